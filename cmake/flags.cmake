@@ -1,0 +1,30 @@
+# Compile flags of everything in the tree.
+set(LW_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
+option(LW_WERROR "Treat warnings as errors" ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g")
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+
+# Results must not depend on whether the compiler happens to fuse a product and a sum.
+add_compile_options(-ffp-contract=off -fno-omit-frame-pointer)
+add_compile_definitions(_GNU_SOURCE)
+add_link_options(-Wl,--as-needed)
+
+set(LW_WARNINGS -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wundef)
+if(LW_WERROR)
+  list(APPEND LW_WARNINGS -Werror)
+endif()
+
+if(LW_SANITIZE)
+  add_compile_options(-fsanitize=${LW_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${LW_SANITIZE})
+endif()

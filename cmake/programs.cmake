@@ -1,0 +1,28 @@
+# The command line (cli/*.c), the examples (one program a file) and the benchmarks.
+file(GLOB cli_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.c)
+if(cli_sources)
+  add_executable(lawson_cli ${cli_sources})
+  set_target_properties(lawson_cli PROPERTIES OUTPUT_NAME lawson)
+  target_compile_options(lawson_cli PRIVATE ${LW_WARNINGS} -Wconversion)
+  target_link_libraries(lawson_cli PRIVATE lawson PkgConfig::jansson PkgConfig::zlib
+                                           Threads::Threads dl m)
+  file(RELATIVE_PATH lib_from_bin ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+  set_target_properties(lawson_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
+endif()
+
+file(GLOB example_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+foreach(source IN LISTS example_sources)
+  cmake_path(GET source STEM name)
+  add_executable(example_${name} ${source})
+  target_compile_options(example_${name} PRIVATE ${LW_WARNINGS} -Wconversion)
+  target_link_libraries(example_${name} PRIVATE lawson Threads::Threads m)
+endforeach()
+
+file(GLOB bench_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.c)
+lw_module_targets(all_modules ${LW_MODULES})
+foreach(source IN LISTS bench_sources)
+  cmake_path(GET source STEM name)
+  add_executable(bench_${name} ${source})
+  target_compile_options(bench_${name} PRIVATE ${LW_WARNINGS})
+  target_link_libraries(bench_${name} PRIVATE ${all_modules})
+endforeach()
