@@ -21,7 +21,7 @@ if(testlib_sources)
 endif()
 
 # Which modules the tests of a module link.
-set(pipeline onnx pass fuse kernel lower emit sched build)
+set(pipeline onnx pass kernel fuse lower emit sched build) # linked in this order
 set(below_compiler base device graph plan)
 set(lw_test_base base)
 set(lw_test_device base device)

@@ -1,5 +1,6 @@
-/* arena.c: bump allocation in blocks of doubling size. Under AddressSanitizer everything that was not
- * handed out is poisoned, with a gap behind each piece, so that overruns are seen as with malloc. */
+/* arena.c: bump allocation in blocks of doubling size. Under AddressSanitizer everything that was
+ * not handed out is poisoned, with a gap behind each piece, so that overruns are seen as with
+ * malloc. */
 #include <stdio.h>
 #include <string.h>
 
@@ -64,8 +65,8 @@ void lw__arena_reset(lw_arena *arena) {
   arena_hide(largest->data, largest->size_bytes);
 }
 
-/* Adds a block with room for |need| bytes. A piece that would fill most of a block gets one of its own
- * behind the head, so that the room left in the head stays usable. */
+/* Adds a block with room for |need| bytes. A piece that would fill most of a block gets one of its
+ * own behind the head, so that the room left in the head stays usable. */
 static lw_status arena_add_block(lw_arena *arena, size_t need, lw_arena_block **out) {
   size_t size = arena->head == NULL ? ARENA_FIRST_BYTES : arena->head->size_bytes * 2;
   if (size > ARENA_LARGEST_BYTES) size = ARENA_LARGEST_BYTES;

@@ -6,16 +6,16 @@
 
 #include "base/base.h"
 
-#define ELEM_LOAD(T)                                                       \
-  ({                                                                       \
-    T elem_value;                                                          \
+#define ELEM_LOAD(T)                                                                 \
+  ({                                                                                 \
+    T elem_value;                                                                    \
     memcpy(&elem_value, (const char *)data + index * (int64_t)sizeof(T), sizeof(T)); \
-    elem_value;                                                            \
+    elem_value;                                                                      \
   })
 
-#define ELEM_STORE(T, x)                                                \
-  do {                                                                  \
-    T elem_value = (T)(x);                                              \
+#define ELEM_STORE(T, x)                                                       \
+  do {                                                                         \
+    T elem_value = (T)(x);                                                     \
     memcpy((char *)data + index * (int64_t)sizeof(T), &elem_value, sizeof(T)); \
   } while (0)
 
@@ -30,8 +30,8 @@ static uint64_t elem_wrap(double x) {
   return bits >> 63 != 0 ? 0 - whole : whole;
 }
 
-/* A double that every type of at most 24 significant bits rounds to the same value as |x| itself: the
- * bits that a double cannot hold are replaced by one that says whether any of them was set. */
+/* A double that every type of at most 24 significant bits rounds to the same value as |x| itself:
+ * the bits that a double cannot hold are replaced by one that says whether any of them was set. */
 static double elem_sticky(int64_t x) {
   uint64_t magnitude = x < 0 ? 0 - (uint64_t)x : (uint64_t)x;
   if (magnitude >> 53 != 0) {
@@ -140,14 +140,8 @@ static const elem_limits *elem_limits_of(lw_dtype dtype) {
   return &elem_limit_rows[(unsigned)dtype < LW_DTYPE_COUNT ? dtype : LW_DTYPE_NONE];
 }
 
-double lw__dtype_unit_roundoff(lw_dtype dtype) {
-  return elem_limits_of(dtype)->unit_roundoff;
-}
+double lw__dtype_unit_roundoff(lw_dtype dtype) { return elem_limits_of(dtype)->unit_roundoff; }
 
-double lw__dtype_lowest(lw_dtype dtype) {
-  return elem_limits_of(dtype)->lowest;
-}
+double lw__dtype_lowest(lw_dtype dtype) { return elem_limits_of(dtype)->lowest; }
 
-double lw__dtype_largest(lw_dtype dtype) {
-  return elem_limits_of(dtype)->largest;
-}
+double lw__dtype_largest(lw_dtype dtype) { return elem_limits_of(dtype)->largest; }

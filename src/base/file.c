@@ -143,8 +143,11 @@ lw_status lw__file_map_beneath(const char *dir, lw_str relative, lw_diag *diag, 
   int error = errno;
   file_close(dir_fd);
   if (fd < 0) {
-    if (error != ELOOP && error != EXDEV) return file_fail(diag, name, "cannot open the file", error);
-    return lw__fail(diag, LW_STATUS_MODEL_INVALID, name, "symbolic links are not followed");
+    if (error != ELOOP && error != EXDEV && error != ENOTDIR) {
+      return file_fail(diag, name, "cannot open the file", error);
+    }
+    return lw__fail(diag, LW_STATUS_MODEL_INVALID, name,
+                    "the way to the file is not made of folders (symbolic links are not followed)");
   }
   lw_status status = file_map_checked(fd, name, diag, out);
   file_close(fd);

@@ -59,9 +59,7 @@ lw_hash lw__hash_bytes(const void *data, size_t bytes, lw_hash seed) {
   return (lw_hash){.lo = a, .hi = b};
 }
 
-bool lw__hash_eq(lw_hash a, lw_hash b) {
-  return a.lo == b.lo && a.hi == b.hi;
-}
+bool lw__hash_eq(lw_hash a, lw_hash b) { return a.lo == b.lo && a.hi == b.hi; }
 
 void lw__hash_hex(lw_hash hash, char out[33]) {
   static const char digits[] = "0123456789abcdef";
@@ -87,9 +85,8 @@ static inline void sip_round(uint64_t v[4]) {
 
 uint64_t lw__siphash13(const void *data, size_t bytes, const uint64_t key[2]) {
   /* The start values are the ASCII text that the paper gives. */
-  uint64_t v[4] = {
-      key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
-      key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)};
+  uint64_t v[4] = {key[0] ^ UINT64_C(0x736f6d6570736575), key[1] ^ UINT64_C(0x646f72616e646f6d),
+                   key[0] ^ UINT64_C(0x6c7967656e657261), key[1] ^ UINT64_C(0x7465646279746573)};
   const unsigned char *p = data;
   size_t left = bytes;
   for (; left >= 8; left -= 8, p += 8) {

@@ -5,15 +5,13 @@
 
 #include "base/base.h"
 
-/* Larger requests are refused before the allocator sees them: nothing honest asks for this much in one
- * piece, and overcommitting kernels (and sanitizers) do not answer such a request with NULL. */
+/* Larger requests are refused before the allocator sees them: nothing honest asks for this much in
+ * one piece, and overcommitting kernels (and sanitizers) do not answer such a request with NULL. */
 #define MEM_LIMIT_BYTES ((size_t)1 << 40)
 
 static _Atomic uint64_t mem_fail_countdown;
 
-void lw__mem_fail_at(uint64_t n) {
-  atomic_store(&mem_fail_countdown, n);
-}
+void lw__mem_fail_at(uint64_t n) { atomic_store(&mem_fail_countdown, n); }
 
 /* True for the one allocation that the test hook chose. */
 static bool mem_must_fail(void) {
@@ -37,9 +35,7 @@ lw_status lw__mem_resize(void **ptr, size_t bytes) {
   return LW_OK;
 }
 
-void lw__mem_free(void *ptr) {
-  free(ptr);
-}
+void lw__mem_free(void *ptr) { free(ptr); }
 
 /* The layout of every LW_VEC(T). It is copied in and out by memcpy because T* and void* may not
  * alias. */

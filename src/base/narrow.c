@@ -7,10 +7,10 @@
 /* IEEE 754-2019 (f16), OCP 8-bit floating point specification 1.0 (f8). */
 typedef struct narrow_format {
   int mantissa_bits;
-  int least_exponent;  /* of the smallest normal number: 2^least_exponent */
-  uint32_t largest;    /* code of the largest finite value */
-  uint32_t overflow;   /* what is beyond it: infinity, or NaN where there is no infinity */
-  uint32_t quiet_nan;  /* bits that make a NaN */
+  int least_exponent; /* of the smallest normal number: 2^least_exponent */
+  uint32_t largest;   /* code of the largest finite value */
+  uint32_t overflow;  /* what is beyond it: infinity, or NaN where there is no infinity */
+  uint32_t quiet_nan; /* bits that make a NaN */
   uint32_t sign;
 } narrow_format;
 
@@ -79,34 +79,18 @@ static uint32_t narrow_encode(const narrow_format *f, double x) {
   return sign | (code > f->largest ? f->overflow : (uint32_t)code);
 }
 
-double lw__f16_to_f64(uint16_t bits) {
-  return narrow_decode(&narrow_f16, bits);
-}
+double lw__f16_to_f64(uint16_t bits) { return narrow_decode(&narrow_f16, bits); }
 
-uint16_t lw__f64_to_f16(double x) {
-  return (uint16_t)narrow_encode(&narrow_f16, x);
-}
+uint16_t lw__f64_to_f16(double x) { return (uint16_t)narrow_encode(&narrow_f16, x); }
 
-double lw__bf16_to_f64(uint16_t bits) {
-  return narrow_decode(&narrow_bf16, bits);
-}
+double lw__bf16_to_f64(uint16_t bits) { return narrow_decode(&narrow_bf16, bits); }
 
-uint16_t lw__f64_to_bf16(double x) {
-  return (uint16_t)narrow_encode(&narrow_bf16, x);
-}
+uint16_t lw__f64_to_bf16(double x) { return (uint16_t)narrow_encode(&narrow_bf16, x); }
 
-double lw__f8e4m3_to_f64(uint8_t bits) {
-  return narrow_decode(&narrow_e4m3, bits);
-}
+double lw__f8e4m3_to_f64(uint8_t bits) { return narrow_decode(&narrow_e4m3, bits); }
 
-uint8_t lw__f64_to_f8e4m3(double x) {
-  return (uint8_t)narrow_encode(&narrow_e4m3, x);
-}
+uint8_t lw__f64_to_f8e4m3(double x) { return (uint8_t)narrow_encode(&narrow_e4m3, x); }
 
-double lw__f8e5m2_to_f64(uint8_t bits) {
-  return narrow_decode(&narrow_e5m2, bits);
-}
+double lw__f8e5m2_to_f64(uint8_t bits) { return narrow_decode(&narrow_e5m2, bits); }
 
-uint8_t lw__f64_to_f8e5m2(double x) {
-  return (uint8_t)narrow_encode(&narrow_e5m2, x);
-}
+uint8_t lw__f64_to_f8e5m2(double x) { return (uint8_t)narrow_encode(&narrow_e5m2, x); }

@@ -1,5 +1,6 @@
-/* rng.c: random numbers that are the same on every machine. Generators: xoshiro256** (Blackman, Vigna:
- * "Scrambled linear pseudorandom number generators", 2018) and splitmix64 (Steele, Lea, Flood, 2014). */
+/* rng.c: random numbers that are the same on every machine. Generators: xoshiro256** (Blackman,
+ * Vigna: "Scrambled linear pseudorandom number generators", 2018) and splitmix64 (Steele, Lea,
+ * Flood, 2014). */
 #include <math.h>
 
 #include "base/base.h"
@@ -16,9 +17,7 @@ void lw__rng_seed(lw_rng *rng, uint64_t seed) {
   for (int i = 0; i < 4; i++) rng->s[i] = rng_splitmix(&seed);
 }
 
-static inline uint64_t rng_rotate(uint64_t x, int bits) {
-  return (x << bits) | (x >> (64 - bits));
-}
+static inline uint64_t rng_rotate(uint64_t x, int bits) { return (x << bits) | (x >> (64 - bits)); }
 
 uint64_t lw__rng_u64(lw_rng *rng) {
   uint64_t *s = rng->s;
@@ -44,9 +43,7 @@ int64_t lw__rng_range(lw_rng *rng, int64_t lo, int64_t hi) {
   return (int64_t)((uint64_t)lo + draw % width);
 }
 
-double lw__rng_uniform(lw_rng *rng) {
-  return (double)(lw__rng_u64(rng) >> 11) * 0x1p-53;
-}
+double lw__rng_uniform(lw_rng *rng) { return (double)(lw__rng_u64(rng) >> 11) * 0x1p-53; }
 
 double lw__rng_normal(lw_rng *rng) {
   /* Box and Muller, 1958; 1 - u lies in (0, 1], where the logarithm is finite. */

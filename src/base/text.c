@@ -12,9 +12,7 @@ bool lw__str_eq(lw_str a, lw_str b) {
   return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
-bool lw__str_is(lw_str a, const char *cstr) {
-  return lw__str_eq(a, lw__str_of(cstr));
-}
+bool lw__str_is(lw_str a, const char *cstr) { return lw__str_eq(a, lw__str_of(cstr)); }
 
 void lw__text_deinit(lw_text *text) {
   lw__mem_free(text->data);
@@ -79,6 +77,4 @@ void lw__text_add(lw_text *text, const char *fmt, ...) {
   va_end(args);
 }
 
-const char *lw__text_str(const lw_text *text) {
-  return text->data == NULL ? "" : text->data;
-}
+const char *lw__text_str(const lw_text *text) { return text->data == NULL ? "" : text->data; }
