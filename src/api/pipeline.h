@@ -1,0 +1,46 @@
+/* pipeline.h: the way of a graph through the compiler, as one readable list of steps. */
+#ifndef LW_API_PIPELINE_H
+#define LW_API_PIPELINE_H
+
+#include "base/base.h"
+#include "compiler/build/build_kernels.h"
+#include "compiler/fuse/fuse.h"
+#include "device/device.h"
+#include "graph/graph.h"
+#include "plan/plan.h"
+
+/* Steps, in order; --dump=after:NAME knows these names:
+ *   import, bind, passes (and passes.NAME), fuse, lower, emit, build, sched */
+typedef void (*lw_dump_fn)(void *user, const char *step, const char *text);
+
+typedef struct lw_compile_options {
+  const lw_device_profile *profile;     /* what to compile for */
+  const lw_resource_policy *policy;     /* NULL: opt-in */
+  lw_fuse_options fuse;
+  lw_build_options build;
+  lw_cache *cache;
+  bool channels_last_io;                /* 4-D graph inputs and outputs are stored NHWC */
+  bool keep_kernels;                    /* keep kernel IR for inspection (tests) */
+  lw_dump_fn dump;
+  void *dump_user;
+} lw_compile_options;
+
+typedef struct lw_compiled {
+  lw_graph graph;                       /* after the passes */
+  lw_fusion fusion;                     /* groups, decisions, for explain */
+  lw_plan plan;                         /* images built */
+  lw_arena arena;                       /* owns images, sources, labels */
+  LW_VEC(lw_kernel *) kernels;          /* keep_kernels: plan.kernels[i] = kernels[i] */
+  uint64_t kernels_built, kernels_cached;
+} lw_compiled;
+
+/* Compiles |graph| (symbols bound; unchanged, and must outlive the result because constants are borrowed). |build_images|
+ * false stops after emission: the plan then has sources but no images. */
+lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images, lw_diag *diag,
+                      lw_compiled *out) LW_MUST_CHECK;
+void lw__compiled_deinit(lw_compiled *compiled);
+
+/* What was fused, what was not and why, as JSON (schema in docs/explain.md). */
+void lw__compiled_explain_json(const lw_compiled *compiled, lw_text *out);
+
+#endif
