@@ -47,8 +47,8 @@ void lw__json_object_end(lw_json *json) { json_close(json, "}"); }
 void lw__json_array_begin(lw_json *json) { json_open(json, "["); }
 void lw__json_array_end(lw_json *json) { json_close(json, "]"); }
 
-/* Length of the UTF-8 sequence at |s| (1 to 4), 0 when the bytes are none: continuation bytes in the wrong place, overlong
- * forms, surrogates, values beyond U+10FFFF (Unicode 15, table 3-7). */
+/* Length of the UTF-8 sequence at |s| (1 to 4), 0 when the bytes are none: continuation bytes in
+ * the wrong place, overlong forms, surrogates, values beyond U+10FFFF (Unicode 15, table 3-7). */
 static size_t utf8_length(const unsigned char *s, size_t left) {
   if (s[0] < 0x80) return 1;
   size_t length = s[0] >= 0xf0 ? 4 : s[0] >= 0xe0 ? 3 : 2;
