@@ -1,0 +1,279 @@
+/* options.c: the table of options: one row and one reader each. */
+#include "api/options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTION_MAX_THREADS 4096
+#define OPTION_MAX_EXTENT INT32_MAX
+
+typedef struct option_row option_row;
+/* Reads |value| into the options; false leaves them as they are: the value does not fit. */
+typedef lw_status (*option_reader)(lw_options *options, const option_row *row, const char *value,
+                                   bool *out_fits);
+struct option_row {
+  const char *name;
+  option_reader read;
+  size_t offset;       /* of the member, where the reader serves several */
+  const char *allowed; /* in words, for messages */
+};
+
+static void *option_member(lw_options *options, const option_row *row) {
+  return (char *)options + row->offset;
+}
+
+static lw_status option_keep(lw_options *options, const char *value, const char **out) {
+  return lw__arena_strndup(&options->arena, value, strlen(value), out);
+}
+
+/* ---- readers ----- */
+
+static lw_status read_text(lw_options *options, const option_row *row, const char *value,
+                           bool *out_fits) {
+  const char **member = option_member(options, row);
+  *out_fits = true;
+  if (value[0] != '\0') return option_keep(options, value, member);
+  *member = NULL;
+  return LW_OK;
+}
+
+static lw_status read_switch(lw_options *options, const option_row *row, const char *value,
+                             bool *out_fits) {
+  bool on = strcmp(value, "on") == 0;
+  *out_fits = on || strcmp(value, "off") == 0;
+  if (*out_fits) *(bool *)option_member(options, row) = on;
+  return LW_OK;
+}
+
+static bool parse_number(const char *text, int64_t max, int64_t *out) {
+  if (text[0] < '0' || text[0] > '9') return false;
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (errno != 0 || *end != '\0' || value > max) return false;
+  *out = value;
+  return true;
+}
+
+static lw_status read_device(lw_options *options, const option_row *row, const char *value,
+                             bool *out_fits) {
+  static const char *const names[] = {"auto", "cpu", "cuda", "null"};
+  int64_t index;
+  *out_fits = strncmp(value, "cuda:", 5) == 0 && parse_number(value + 5, 1023, &index);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(names); i++) *out_fits |= strcmp(value, names[i]) == 0;
+  if (!*out_fits) return LW_OK;
+  return option_keep(options, value, option_member(options, row));
+}
+
+static lw_status read_target(lw_options *options, const option_row *row, const char *value,
+                             bool *out_fits) {
+  const char *profile = strncmp(value, "cuda:", 5) == 0 ? value + 5 : value;
+  *out_fits = lw__device_profile_find(profile) != NULL;
+  if (!*out_fits) return LW_OK;
+  return option_keep(options, profile, option_member(options, row));
+}
+
+static lw_status read_policy(lw_options *options, const option_row *row, const char *value,
+                             bool *out_fits) {
+  const lw_resource_policy *policy = lw__resource_policy_find(value);
+  *out_fits = policy != NULL;
+  if (*out_fits) *(const lw_resource_policy **)option_member(options, row) = policy;
+  return LW_OK;
+}
+
+static lw_status read_threads(lw_options *options, const option_row *row, const char *value,
+                              bool *out_fits) {
+  int64_t threads = 0;
+  *out_fits = parse_number(value, OPTION_MAX_THREADS, &threads);
+  if (*out_fits) *(uint32_t *)option_member(options, row) = (uint32_t)threads;
+  return LW_OK;
+}
+
+/* "f" and hexadecimal digits, as the fusion report prints them. */
+static bool is_fusion_id(lw_str id) {
+  if (id.len < 2 || id.len > 19 || id.ptr[0] != 'f') return false;
+  for (size_t i = 1; i < id.len; i++) {
+    if (memchr("0123456789abcdef", id.ptr[i], 16) == NULL) return false;
+  }
+  return true;
+}
+
+static bool is_dump_step(lw_str text) {
+  return text.len > 6 && strncmp(text.ptr, "after:", 6) == 0;
+}
+
+/* The pieces between commas into a vector of strings, all or none. */
+static lw_status read_list(lw_options *options, const option_row *row, const char *value,
+                           bool *out_fits) {
+  lw_name_list *list = option_member(options, row);
+  bool ids = row->offset != offsetof(lw_options, dump_steps);
+  uint32_t count = list->count;
+  *out_fits = true;
+  for (const char *at = value;; at++) {
+    lw_str piece = lw__str(at, strcspn(at, ","));
+    *out_fits = ids ? is_fusion_id(piece) : is_dump_step(piece);
+    if (!*out_fits) break;
+    const char *copy;
+    size_t skip = ids ? 0 : strlen("after:");
+    LW_TRY(lw__arena_strndup(&options->arena, piece.ptr + skip, piece.len - skip, &copy));
+    LW_TRY(lw_vec_push(list, copy));
+    at += piece.len;
+    if (*at == '\0') return LW_OK;
+  }
+  list->count = count;
+  return LW_OK;
+}
+
+/* The name before the last '=' (names may hold one), and what follows. */
+static bool split_named(const char *value, size_t *out_length, const char **out_rest) {
+  const char *equal = strrchr(value, '=');
+  if (equal == NULL || equal == value) return false;
+  *out_length = (size_t)(equal - value);
+  *out_rest = equal + 1;
+  return true;
+}
+
+static lw_status read_dim(lw_options *options, const option_row *row, const char *value,
+                          bool *out_fits) {
+  (void)row;
+  size_t length;
+  const char *rest;
+  lw_named_dim dim;
+  *out_fits =
+      split_named(value, &length, &rest) && parse_number(rest, OPTION_MAX_EXTENT, &dim.value);
+  if (!*out_fits) return LW_OK;
+  LW_TRY(lw__arena_strndup(&options->arena, value, length, &dim.name));
+  for (uint32_t i = 0; i < options->dims.count; i++) {
+    if (strcmp(options->dims.data[i].name, dim.name) == 0) {
+      options->dims.data[i] = dim;
+      return LW_OK;
+    }
+  }
+  return lw_vec_push(&options->dims, dim);
+}
+
+static bool is_separator(char c) {
+  return c == 'x' || c == 'X' || c == ',' || c == '[' || c == ']' || c == ' ';
+}
+
+bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims) {
+  int rank = 0;
+  while (*text != '\0') {
+    if (is_separator(*text)) {
+      text++;
+      continue;
+    }
+    if (*text < '0' || *text > '9' || rank == LW_MAX_RANK) return false;
+    int64_t value = 0;
+    for (; *text >= '0' && *text <= '9'; text++) {
+      value = value * 10 + (*text - '0');
+      if (value > OPTION_MAX_EXTENT) return false;
+    }
+    out_dims[rank++] = value;
+  }
+  *out_rank = rank;
+  return true;
+}
+
+static lw_status read_shape(lw_options *options, const option_row *row, const char *value,
+                            bool *out_fits) {
+  (void)row;
+  size_t length;
+  const char *rest;
+  lw_named_shape shape = {0};
+  *out_fits =
+      split_named(value, &length, &rest) && lw__options_parse_shape(rest, &shape.rank, shape.dims);
+  if (!*out_fits) return LW_OK;
+  LW_TRY(lw__arena_strndup(&options->arena, value, length, &shape.name));
+  for (uint32_t i = 0; i < options->shapes.count; i++) {
+    if (strcmp(options->shapes.data[i].name, shape.name) == 0) {
+      options->shapes.data[i] = shape;
+      return LW_OK;
+    }
+  }
+  return lw_vec_push(&options->shapes, shape);
+}
+
+/* ---- the table ----- */
+
+#define MEMBER(m) offsetof(lw_options, m)
+static const option_row option_rows[] = {
+    {"device", read_device, MEMBER(device), "auto, cpu, cuda, cuda:N or null"},
+    {"target", read_target, MEMBER(target),
+     "cpu, cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a or cuda:sm_100"},
+    {"fuse", read_switch, MEMBER(fuse), "on or off"},
+    {"force", read_list, MEMBER(force), "fusion ids (f and hexadecimal digits), comma separated"},
+    {"forbid", read_list, MEMBER(forbid), "fusion ids (f and hexadecimal digits), comma separated"},
+    {"policy", read_policy, MEMBER(policy), "conservative, classic or opt-in"},
+    {"threads", read_threads, MEMBER(threads), "a number from 0 (all cores) to 4096"},
+    {"dim", read_dim, 0, "NAME=N, the name of a symbolic dimension and its extent"},
+    {"shape", read_shape, 0, "INPUT=2x3x64x64, the name of an input and its shape"},
+    {"channels_last", read_switch, MEMBER(channels_last), "on or off"},
+    {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing"},
+    {"cc", read_text, MEMBER(cc), "a C compiler"},
+    {"path", read_text, MEMBER(path), "folders, colon separated"},
+    {"nvrtc", read_text, MEMBER(nvrtc), "a path"},
+    {"cuda", read_text, MEMBER(cuda), "a path"},
+    {"dump", read_list, MEMBER(dump_steps), "after:STEP, comma separated"},
+    {"compile_only", read_switch, MEMBER(compile_only), "on or off"},
+};
+
+static const option_row *option_find(const char *name) {
+  for (size_t i = 0; i < LW_ARRAY_COUNT(option_rows); i++) {
+    if (strcmp(option_rows[i].name, name) == 0) return &option_rows[i];
+  }
+  return NULL;
+}
+
+static lw_status option_unknown(lw_options *options, const char *name) {
+  lw__text_add(&options->error, "there is no option '%s'; there are ", name);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(option_rows); i++) {
+    lw__text_add(&options->error, i == 0 ? "%s" : ", %s", option_rows[i].name);
+  }
+  return LW_STATUS_USAGE;
+}
+
+lw_status lw_options_set(lw_options *options, const char *name, const char *value) {
+  if (options == NULL) return LW_STATUS_USAGE;
+  lw__text_clear(&options->error);
+  if (name == NULL || value == NULL) {
+    lw__text_add(&options->error, "name and value must not be NULL");
+    return LW_STATUS_USAGE;
+  }
+  const option_row *row = option_find(name);
+  if (row == NULL) return option_unknown(options, name);
+  bool fits = false;
+  LW_TRY(row->read(options, row, value, &fits));
+  if (fits) return LW_OK;
+  lw__text_add(&options->error, "option '%s' cannot be '%s'; it takes %s", name, value,
+               row->allowed);
+  return LW_STATUS_USAGE;
+}
+
+lw_status lw_options_create(lw_options **out_options) {
+  if (out_options == NULL) return LW_STATUS_USAGE;
+  *out_options = NULL;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_options)));
+  lw_options *options = memory;
+  *options = (lw_options){.device = "auto", .fuse = true};
+  *out_options = options;
+  return LW_OK;
+}
+
+void lw_options_destroy(lw_options *options) {
+  if (options == NULL) return;
+  lw_vec_free(&options->force);
+  lw_vec_free(&options->forbid);
+  lw_vec_free(&options->dims);
+  lw_vec_free(&options->shapes);
+  lw_vec_free(&options->dump_steps);
+  lw__text_deinit(&options->error);
+  lw__arena_deinit(&options->arena);
+  lw__mem_free(options);
+}
+
+const char *lw_options_error(const lw_options *options) {
+  return options == NULL ? "the options object is NULL" : lw__text_str(&options->error);
+}

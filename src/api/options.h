@@ -1,0 +1,43 @@
+/* options.h: the options object behind lw_options_*: parsed values, and what the pipeline needs of
+ * them. The table of names stands in options.c. */
+#ifndef LW_API_OPTIONS_H
+#define LW_API_OPTIONS_H
+
+#include <lawson/lawson.h>
+
+#include "base/base.h"
+#include "device/device.h"
+
+typedef struct lw_named_dim {
+  const char *name;
+  int64_t value;
+} lw_named_dim;
+
+typedef struct lw_named_shape {
+  const char *name; /* of an input */
+  int rank;
+  int64_t dims[LW_MAX_RANK];
+} lw_named_shape;
+
+typedef LW_VEC(const char *) lw_name_list;
+
+struct lw_options {
+  lw_arena arena; /* every string below */
+  lw_text error;
+  const char *device; /* "auto" by default */
+  const char *target; /* NULL: the device; else "cpu" or a profile's name ("sm_90a") */
+  const lw_resource_policy *policy; /* NULL: opt-in */
+  bool fuse, channels_last, compile_only;
+  uint32_t threads; /* 0: all cores */
+  lw_name_list force, forbid;
+  LW_VEC(lw_named_dim) dims;
+  LW_VEC(lw_named_shape) shapes;
+  lw_name_list dump_steps;  /* without "after:" */
+  const char *cache_folder; /* NULL: nothing on disk */
+  const char *cc, *path, *nvrtc, *cuda; /* NULL: not given */
+};
+
+/* Reads "2x3x64x64"; commas, blanks and brackets are taken too, "" is a scalar. False: no shape. */
+bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims);
+
+#endif
