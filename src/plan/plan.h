@@ -83,6 +83,9 @@ void lw__plan_deinit(lw_plan *plan);
 
 /* Computes |deps| of all steps from their arguments (order of |steps| is the program order), transitively reduced. */
 lw_status lw__plan_link(lw_plan *plan) LW_MUST_CHECK;
+/* Gives every WEIGHT and DERIVED buffer an offset (aligned to 256 bytes) of its own in the weights block, in order of ids, and
+ * sets weight_bytes. */
+lw_status lw__plan_place_weights(lw_plan *plan) LW_MUST_CHECK;
 /* Gives every ARENA buffer an offset (aligned to 256 bytes) by happens-before over |deps|: two buffers may share bytes only if
  * every access of one happens before the first access of the other. Sets arena_bytes. */
 lw_status lw__plan_place(lw_plan *plan) LW_MUST_CHECK;
