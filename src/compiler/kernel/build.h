@@ -15,6 +15,7 @@ typedef struct lw_kbuilder {
   LW_VEC(uint32_t) depth;     /* per instruction: index in |open| of the region it was put into */
   uint32_t *table;            /* hash table of pure instructions in open regions */
   uint32_t table_size, table_count;
+  const char *error;          /* what went wrong first, a constant string; NULL while status is LW_OK */
 } lw_kbuilder;
 
 lw_status lw__kb_init(lw_kbuilder *kb, lw_kernel *kernel) LW_MUST_CHECK; /* opens region 0 */

@@ -1,0 +1,27 @@
+/* walk.h: what printing, verifying, interpreting and emitting kernel IR have in common: which instructions matter, and what
+ * each kind of instruction is called and uses. */
+#ifndef LW_COMPILER_KERNEL_WALK_H
+#define LW_COMPILER_KERNEL_WALK_H
+
+#include "compiler/kernel/kernel.h"
+
+#define LW_KMAX_DEPTH 64 /* regions inside regions */
+
+/* True for instructions that have an effect beside their value: stores, barriers, block-wide reductions. */
+bool lw__kinstr_is_root(const lw_kinstr *instr);
+/* live[id] = 1 for every instruction in the program that has an effect or that one with an effect needs; an IF or
+ * FOR is live when something in its region is. |live| has instrs.count elements. */
+void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
+
+/* Type of a value read from an element of |dtype|: narrow floats become f32. */
+static inline lw_dtype lw__kvalue_type(lw_dtype dtype) {
+  return lw__dtype_is_float(dtype) && dtype != LW_DTYPE_F64 ? LW_DTYPE_F32 : dtype;
+}
+static inline bool lw__kdtype_is_narrow(lw_dtype dtype) {
+  return lw__dtype_is_float(dtype) && dtype != LW_DTYPE_F64 && dtype != LW_DTYPE_F32;
+}
+
+extern const char *const lw__kop_name[LW_K_OP_COUNT];
+extern const char *const lw__kloop_name[3];
+
+#endif
