@@ -16,13 +16,17 @@ lw_status lw__ix_pool_init(lw_ix_pool *pool) {
   memset(pool, 0, sizeof *pool);
   lw_ix_node zero = {.kind = LW_IX_SUM, .weight = 1};
   lw_ix id;
-  return push_node(pool, &zero, &id);
+  /* Terms are reserved so that |data + begin| is an address for empty sums too. */
+  if (lw_vec_reserve(&pool->terms, 64) == LW_OK && push_node(pool, &zero, &id) == LW_OK) return LW_OK;
+  lw__ix_pool_deinit(pool);
+  return LW_STATUS_OUT_OF_MEMORY;
 }
 
 void lw__ix_pool_deinit(lw_ix_pool *pool) {
   lw_vec_free(&pool->nodes);
   lw_vec_free(&pool->terms);
   lw_vec_free(&pool->extents);
+  lw_vec_free(&pool->stand_ins);
   lw__mem_free(pool->table);
   lw__mem_free(pool->memo);
   memset(pool, 0, sizeof *pool);
@@ -188,6 +192,19 @@ lw_ix lw__ix_new_var(lw_ix_pool *pool, int64_t extent) {
   }
   pool->extents.data[pool->extents.count++] = extent;
   return id;
+}
+
+lw_ix lw__ix_stand_in(lw_ix_pool *pool, int64_t extent, uint32_t slot) {
+  for (uint32_t i = 0; i < pool->stand_ins.count; i++) {
+    const lw_ix_stand_in *s = &pool->stand_ins.data[i];
+    if (s->extent == extent && s->slot == slot) return s->var;
+  }
+  lw_ix var = lw__ix_new_var(pool, extent);
+  if (pool->status != LW_OK) return 0;
+  if (lw_vec_push(&pool->stand_ins, (lw_ix_stand_in){extent, slot, var}) != LW_OK) {
+    return lw__ix_fail(pool, LW_STATUS_OUT_OF_MEMORY);
+  }
+  return var;
 }
 
 uint32_t lw__ix_var_number(const lw_ix_pool *pool, lw_ix var) { return pool->nodes.data[var].var; }

@@ -30,6 +30,7 @@ typedef struct lw_ix_node {
   uint16_t weight, depth;          /* nodes when written out as a tree; nesting of DIV and MOD */
 } lw_ix_node;
 
+typedef struct lw_ix_stand_in { int64_t extent; uint32_t slot; lw_ix var; } lw_ix_stand_in;
 typedef struct lw_ix_pool {
   LW_VEC(lw_ix_node) nodes;
   LW_VEC(lw_ix_term) terms;
@@ -40,6 +41,7 @@ typedef struct lw_ix_pool {
   struct lw_ix_memo *memo; /* results of lw__ix_div by operands */
   uint32_t memo_size, memo_count;
   uint32_t nesting;        /* calls of rules inside rules, now */
+  LW_VEC(struct lw_ix_stand_in) stand_ins;
 } lw_ix_pool;
 /* UNSUPPORTED also stands for an expression above one of these limits: whoever composes maps then stores a value in
  * between instead. The pool stays good; set |status| back to LW_OK to go on. */
@@ -55,8 +57,14 @@ lw_ix lw__ix_add(lw_ix_pool *pool, lw_ix a, lw_ix b);
 lw_ix lw__ix_affine(lw_ix_pool *pool, lw_ix a, int64_t mul, int64_t add); /* a*mul + add */
 lw_ix lw__ix_div(lw_ix_pool *pool, lw_ix a, int64_t c); /* floor, c >= 1 */
 lw_ix lw__ix_mod(lw_ix_pool *pool, lw_ix a, int64_t c); /* 0 <= result < c, c >= 1 */
-/* |e| with variable number v replaced by by[v] (LW_NONE: unchanged), simplified again. */
+/* |e| with variable number v replaced by by[v] (LW_NONE: unchanged), simplified again. |e| may have been simplified with
+ * the range of v, so the result is right where the values of by[v] lie in that range. */
 lw_ix lw__ix_substitute(lw_ix_pool *pool, lw_ix e, const lw_ix *by, uint32_t count);
+/* The same for a few variables: vars[i] (ids, not numbers) replaced by by[i]; count <= LW_IX_MAX_TERMS. */
+lw_ix lw__ix_replace(lw_ix_pool *pool, lw_ix e, const lw_ix *vars, const lw_ix *by, uint32_t count);
+/* A variable over 0 .. extent-1 that stands for a value known to lie there where its range does not show it (a guarded
+ * coordinate), until lw__ix_replace puts the value back. The same |extent| and |slot| give the same variable. */
+lw_ix lw__ix_stand_in(lw_ix_pool *pool, int64_t extent, uint32_t slot);
 
 static inline const lw_ix_node *lw__ix_node(const lw_ix_pool *p, lw_ix e) { return &p->nodes.data[e]; }
 bool lw__ix_is_const(const lw_ix_pool *pool, lw_ix e, int64_t *out);

@@ -205,15 +205,27 @@ lw_ix lw__ix_mod(lw_ix_pool *pool, lw_ix a, int64_t c) {
 
 typedef struct substitution {
   const lw_ix *by;
+  const lw_ix *vars; /* by[i] for vars[i]; NULL: by[i] for variable number i, LW_NONE leaves it */
   uint32_t count;
-  uint64_t vars; /* filter of the variables replaced */
+  uint64_t filter; /* of the numbers of the variables replaced, as in lw_ix_node.vars */
 } substitution;
+
+static lw_ix replacement(const lw_ix_pool *pool, lw_ix var, const substitution *s) {
+  if (s->vars == NULL) {
+    uint32_t number = pool->nodes.data[var].var;
+    return number < s->count && s->by[number] != LW_NONE ? s->by[number] : var;
+  }
+  for (uint32_t i = 0; i < s->count; i++) {
+    if (s->vars[i] == var) return s->by[i];
+  }
+  return var;
+}
 
 static lw_ix replace_in(lw_ix_pool *pool, lw_ix e, const substitution *s) {
   lw_ix_node node = pool->nodes.data[e];
-  if (pool->status != LW_OK || (node.vars & s->vars) == 0) return e;
+  if (pool->status != LW_OK || (node.vars & s->filter) == 0) return e;
   switch (node.kind) {
-    case LW_IX_VAR: return node.var < s->count && s->by[node.var] != LW_NONE ? s->by[node.var] : e;
+    case LW_IX_VAR: return replacement(pool, e, s);
     case LW_IX_DIV: return lw__ix_div(pool, replace_in(pool, node.arg, s), node.constant);
     case LW_IX_MOD: return lw__ix_mod(pool, replace_in(pool, node.arg, s), node.constant);
     case LW_IX_SUM: break;
@@ -230,10 +242,17 @@ static lw_ix replace_in(lw_ix_pool *pool, lw_ix e, const substitution *s) {
 }
 
 lw_ix lw__ix_substitute(lw_ix_pool *pool, lw_ix e, const lw_ix *by, uint32_t count) {
-  substitution s = {by, count, 0};
+  substitution s = {.by = by, .count = count};
   for (uint32_t v = 0; v < count; v++) {
-    if (by[v] != LW_NONE) s.vars |= (uint64_t)1 << (v % 64);
+    if (by[v] != LW_NONE) s.filter |= (uint64_t)1 << (v % 64);
   }
+  lw_ix result = replace_in(pool, e, &s);
+  return pool->status == LW_OK ? result : 0;
+}
+
+lw_ix lw__ix_replace(lw_ix_pool *pool, lw_ix e, const lw_ix *vars, const lw_ix *by, uint32_t count) {
+  substitution s = {.by = by, .vars = vars, .count = count};
+  for (uint32_t i = 0; i < count; i++) s.filter |= pool->nodes.data[vars[i]].vars;
   lw_ix result = replace_in(pool, e, &s);
   return pool->status == LW_OK ? result : 0;
 }
