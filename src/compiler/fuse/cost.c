@@ -1,0 +1,102 @@
+/* cost.c: counts bytes and instruction slots of a region. */
+#include "compiler/fuse/cost.h"
+
+#include <string.h>
+
+enum { product_tile = 64 }; /* a factor computed on the fly is computed once per tile of the other side */
+
+typedef struct slot_count { double slots, special; } slot_count;
+
+/* Slots of all distinct elements below |e| that |seen| does not know yet. */
+static slot_count count_slots(const lw_elem_pool *pool, lw_elem e, uint8_t *seen) {
+  slot_count sum = {0, 0};
+  if (e == LW_NONE || seen[e]) return sum;
+  seen[e] = 1;
+  const lw_elem_node *n = lw__elem_node(pool, e);
+  if (n->kind == LW_ELEM_MAP) {
+    sum.slots = lw__fn_info[n->fn].issue_slots;
+    sum.special = lw__fn_info[n->fn].special;
+  } else if (n->kind == LW_ELEM_LOAD || n->kind == LW_ELEM_GATHER || n->kind == LW_ELEM_GUARD) {
+    sum.slots = 2;
+  }
+  for (int i = 0; i < 3; i++) {
+    slot_count below = count_slots(pool, n->arg[i], seen);
+    sum.slots += below.slots;
+    sum.special += below.special;
+  }
+  for (uint32_t i = 0; i < n->coord_count; i++) {
+    slot_count below = count_slots(pool, pool->coords.data[n->coord_begin + i].elem, seen);
+    sum.slots += below.slots;
+    sum.special += below.special;
+  }
+  return sum;
+}
+
+static void add_slots(lw_work *work, slot_count per_element, double elements) {
+  work->issue_slots += per_element.slots * elements;
+  work->special_slots += per_element.special * elements;
+}
+
+/* Bytes of each value that is loaded, once; gathered values by the elements touched. */
+static lw_status count_loads(const lw_region *region, lw_work *work) {
+  const lw_elem_pool *pool = &region->pool;
+  const lw_graph *g = pool->graph;
+  LW_VEC(lw_value_id) seen = {0};
+  lw_status status = LW_OK;
+  for (uint32_t i = 0; i < pool->nodes.count && status == LW_OK; i++) {
+    const lw_elem_node *n = &pool->nodes.data[i];
+    if (n->kind != LW_ELEM_LOAD && n->kind != LW_ELEM_GATHER) continue;
+    const lw_value *v = lw__value(g, n->value);
+    double size = (double)lw_dtype_size_bytes(v->dtype);
+    double whole = size * (double)lw__shape_numel(&v->shape);
+    if (n->kind == LW_ELEM_GATHER) {
+      double touched = size * (double)region->elements;
+      work->dram_bytes += touched < whole ? touched : whole;
+      continue;
+    }
+    bool known = false;
+    for (uint32_t s = 0; s < seen.count && !known; s++) known = seen.data[s] == n->value;
+    if (known) continue;
+    /* A slice reads less than the whole: no more elements than the space has, times the reuse along k. */
+    double reach = size * (double)region->elements * (region->k > 0 ? (double)region->k : 1);
+    work->dram_bytes += reach < whole ? reach : whole;
+    status = lw_vec_push(&seen, n->value);
+  }
+  lw_vec_free(&seen);
+  return status;
+}
+
+static void count_contraction(const lw_region *region, uint8_t *seen, lw_work *work) {
+  double b = (double)region->b, m = (double)region->m, n = (double)region->n, k = (double)region->k;
+  work->f32_flops = 2 * b * m * n * k;
+  double lhs_times = b * m * k * (double)lw__ceil_div(region->n > 0 ? region->n : 1, product_tile);
+  double rhs_times = b * n * k * (double)lw__ceil_div(region->m > 0 ? region->m : 1, product_tile);
+  add_slots(work, count_slots(&region->pool, region->lhs, seen), lhs_times);
+  add_slots(work, count_slots(&region->pool, region->rhs, seen), rhs_times);
+}
+
+lw_status lw__cost_region(const lw_region *region, lw_work *out) {
+  const lw_graph *g = region->pool.graph;
+  void *seen = NULL;
+  memset(out, 0, sizeof *out);
+  LW_TRY(lw__mem_resize(&seen, region->pool.nodes.count + 1u));
+  memset(seen, 0, region->pool.nodes.count + 1u);
+  if (region->lhs != LW_NONE) count_contraction(region, seen, out);
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    slot_count c = count_slots(&region->pool, region->reductions.data[i].term, seen);
+    c.slots += 1;
+    add_slots(out, c, (double)region->elements);
+  }
+  for (uint32_t i = 0; i < region->outputs.count; i++) {
+    const lw_region_output *o = &region->outputs.data[i];
+    const lw_value *v = lw__value(g, o->value);
+    double count = (double)lw__shape_numel(&v->shape);
+    out->dram_bytes += count * (double)lw_dtype_size_bytes(v->dtype);
+    slot_count c = count_slots(&region->pool, o->elem, seen);
+    c.slots += 2;
+    add_slots(out, c, count);
+  }
+  out->parallel_threads = (double)region->elements;
+  lw__mem_free(seen);
+  return count_loads(region, out);
+}
