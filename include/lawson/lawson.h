@@ -1,14 +1,20 @@
-/* lawson/lawson.h: the stable C API: load an ONNX file or build a graph, compile it into fused kernels, run it.
+/* lawson/lawson.h: the stable C API: load an ONNX file or build a graph, compile it into fused
+ * kernels, run it.
  *
  *   lw_options *o;  lw_options_create(&o);  lw_options_set(o, "device", "auto");
- *   lw_model *m;    if (lw_model_load("net.onnx", o, &m) != LW_OK) { puts(lw_model_error(m)); ... }
+ *   lw_model *m;    if (lw_model_load("net.onnx", o, &m) != LW_OK) puts(lw_model_error(m));
  *   lw_context *c;  lw_context_create(m, &c);
- *   lw_context_bind_input(c, 0, &tensor);  lw_context_bind_output(c, 0, &result);  lw_context_run(c);
+ *   lw_context_bind_input(c, 0, &tensor);
+ *   lw_context_bind_output(c, 0, &result);
+ *   lw_context_run(c);
  *
- * Ownership: create/destroy come in pairs; what a function returns through a getter is borrowed and lives as long as the
- * object; memory bound to a context stays the caller's and must live until the context is destroyed or rebound.
- * Errors: every call that can fail returns lw_status; text is in the object's messages.
- * Threads: a model may be used by several threads at once; a graph, an options object or a context by one at a time.
+ * Ownership: create/destroy come in pairs; what a function returns through a getter is borrowed and
+ * lives as long as the object; memory bound to a context stays the caller's and must live until the
+ * context is destroyed or rebound.
+ * Errors: every call that can fail returns lw_status; text is in the object's messages. A NULL where
+ * an object is needed is LW_STATUS_USAGE; destroying NULL does nothing.
+ * Threads: a model may be used by several threads at once; a graph, an options object or a context
+ * by one at a time.
  * Models and contexts do not refer to options after the call. A context keeps its model alive. */
 #ifndef LAWSON_LAWSON_H
 #define LAWSON_LAWSON_H
@@ -26,39 +32,46 @@ typedef struct lw_graph lw_graph;
 typedef struct lw_model lw_model;
 typedef struct lw_context lw_context;
 
-/* ---- options -------------------------------------------------------------------------------------------------
- * Names and values are text, the same words as on the command line. lw_options_set returns LW_STATUS_USAGE for an unknown name or
- * a value that does not fit; lw_options_error says what is allowed.
- *   device          auto | cpu | cuda | cuda:N | null          where to run
- *   target          cuda:sm_90a | cuda:sm_80 ... | cpu          what to compile for; default: the device
- *   fuse            on | off                                    off: every node its own kernel (all passes stay on)
- *   force, forbid   fusion ids, comma separated; may be repeated
- *   policy          conservative | classic | opt-in             resource limits of kernels
- *   threads         CPU threads; 0 = all cores
- *   dim             NAME=N            binds a symbolic dimension; may be repeated
- *   shape           INPUT=2x3x64x64   gives an input's shape; may be repeated
- *   channels_last   on | off          4-D inputs and outputs are stored NHWC by the caller
- *   cache           folder for kernels, "" = none on disk
- *   cc, path        C compiler, and PATH to look for it (the library reads no environment)
- *   nvrtc           path of libnvrtc
- *   cuda            path of libcuda
- *   dump            after:STEP[,after:STEP]   keeps the state after these steps for lw_model_dump
- *   compile_only    on | off          stop after the kernels are built: needs no device */
+/* ---- options ----------------------------------------------------------------------------------
+ * Names and values are text, the same words as on the command line. lw_options_set returns
+ * LW_STATUS_USAGE for an unknown name or a value that does not fit; lw_options_error says what is
+ * allowed.
+ *   device         auto | cpu | cuda | cuda:N | null   where to run
+ *   target         cuda:sm_90a | cuda:sm_80 ... | cpu  what to compile for; default: the device
+ *   fuse           on | off               off: every node its own kernel (all passes stay on)
+ *   force, forbid  fusion ids, comma separated; may be repeated
+ *   policy         conservative | classic | opt-in     resource limits of kernels
+ *   threads        CPU threads; 0 = all cores
+ *   dim            NAME=N                 binds a symbolic dimension; may be repeated
+ *   shape          INPUT=2x3x64x64        gives an input's shape; may be repeated
+ *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
+ *   cache          folder for kernels, "" = none on disk
+ *   cc, path       C compiler, and PATH to look for it (the library reads no environment)
+ *   nvrtc          path of libnvrtc
+ *   cuda           path of libcuda
+ *   dump           after:STEP[,after:STEP]  keeps the state after these steps for lw_model_dump
+ *   compile_only   on | off               stop after the kernels are built: needs no device */
 LW_API lw_status lw_options_create(lw_options **out_options) LW_MUST_CHECK;
 LW_API void lw_options_destroy(lw_options *options);
-LW_API lw_status lw_options_set(lw_options *options, const char *name, const char *value) LW_MUST_CHECK;
-LW_API const char *lw_options_error(const lw_options *options); /* of the last failed set; "" when none */
+LW_API lw_status lw_options_set(lw_options *options, const char *name,
+                                const char *value) LW_MUST_CHECK;
+/* Of the last failed set; "" when none. */
+LW_API const char *lw_options_error(const lw_options *options);
 
-/* ---- models ---------------------------------------------------------------------------------------------------
- * Loading compiles. On failure *out_model is still set (unless memory ran out) and only good for messages and destroy. */
-LW_API lw_status lw_model_load(const char *path, const lw_options *options, lw_model **out_model) LW_MUST_CHECK;
-/* Compiles a graph built with lw_graph_*; the graph is not changed and may be destroyed afterwards. */
-LW_API lw_status lw_model_compile(const lw_graph *graph, const lw_options *options, lw_model **out_model) LW_MUST_CHECK;
+/* ---- models -----------------------------------------------------------------------------------
+ * Loading compiles. On failure *out_model is still set (unless memory ran out) and only good for
+ * messages and destroy. */
+LW_API lw_status lw_model_load(const char *path, const lw_options *options,
+                               lw_model **out_model) LW_MUST_CHECK;
+/* Compiles a graph built with lw_graph_*; the graph is not changed and may be destroyed
+ * afterwards. */
+LW_API lw_status lw_model_compile(const lw_graph *graph, const lw_options *options,
+                                  lw_model **out_model) LW_MUST_CHECK;
 LW_API void lw_model_destroy(lw_model *model); /* contexts may outlive this call */
 
 LW_API size_t lw_model_message_count(const lw_model *model);
 LW_API const lw_message *lw_model_message(const lw_model *model, size_t index);
-LW_API const char *lw_model_error(const lw_model *model); /* first error as one line, "" when none */
+LW_API const char *lw_model_error(const lw_model *model); /* first error, "" when none */
 
 typedef struct lw_tensor_info {
   const char *name;
@@ -72,68 +85,90 @@ LW_API const lw_tensor_info *lw_model_input(const lw_model *model, size_t index)
 LW_API const lw_tensor_info *lw_model_output(const lw_model *model, size_t index);
 LW_API const char *lw_model_device(const lw_model *model); /* "cpu", "cuda:0", "null" */
 
-/* JSON texts, owned by the model: what was fused and why not; the plan; "state after STEP" of option dump (plain text). */
+/* JSON texts, owned by the model: what was fused and why not; the plan; "state after STEP" of
+ * option dump (plain text). */
 LW_API lw_status lw_model_explain(lw_model *model, const char **out_json) LW_MUST_CHECK;
-LW_API lw_status lw_model_dump(lw_model *model, const char *step, const char **out_text) LW_MUST_CHECK;
+LW_API lw_status lw_model_dump(lw_model *model, const char *step,
+                               const char **out_text) LW_MUST_CHECK;
 
-/* ---- running --------------------------------------------------------------------------------------------------*/
+/* ---- running -------------------------------------------------------------------------------- */
 typedef enum lw_memory { LW_MEMORY_HOST = 0, LW_MEMORY_DEVICE = 1 } lw_memory;
 typedef struct lw_tensor {
   void *data;
   lw_dtype dtype;
   int rank;
   const int64_t *dims;
-  const int64_t *strides; /* in elements; NULL: contiguous. Other strides are copied through (counted in the statistics) */
-  lw_memory memory;       /* DEVICE: on the model's device */
+  /* In elements, of any sign. NULL: packed (row-major; of rank 4 with channels_last: NHWC). What is
+   * not packed is copied through the host and counted in the statistics. */
+  const int64_t *strides;
+  lw_memory memory; /* DEVICE: on the model's device */
 } lw_tensor;
 
+/* On failure *out_context is still set (unless memory ran out) and only good for its error and
+ * destroy. */
 LW_API lw_status lw_context_create(lw_model *model, lw_context **out_context) LW_MUST_CHECK;
 LW_API void lw_context_destroy(lw_context *context);
-/* Type and shape must be the model's: LW_STATUS_USAGE otherwise. */
-LW_API lw_status lw_context_bind_input(lw_context *context, size_t index, const lw_tensor *tensor) LW_MUST_CHECK;
-LW_API lw_status lw_context_bind_output(lw_context *context, size_t index, const lw_tensor *tensor) LW_MUST_CHECK;
+/* Type and (logical) shape must be the model's: LW_STATUS_USAGE otherwise. */
+LW_API lw_status lw_context_bind_input(lw_context *context, size_t index,
+                                       const lw_tensor *tensor) LW_MUST_CHECK;
+LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
+                                        const lw_tensor *tensor) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
-/* Puts one run into |cuda_stream| (CUstream; NULL: legacy default stream) and returns; all tensors must be on the device. */
+/* Puts one run into |cuda_stream| (CUstream; NULL: legacy default stream) and returns; all
+ * tensors must be on the device. */
 LW_API lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) LW_MUST_CHECK;
 LW_API const char *lw_context_error(const lw_context *context);
 
 typedef struct lw_stats {
   uint64_t kernels, library_calls, copies, fills, staging_copies; /* of one run */
-  uint64_t arena_bytes, weight_bytes, traffic_bytes;              /* traffic: predicted global memory bytes of all kernels */
-  uint64_t kernels_built, kernels_cached;                         /* distinct kernels compiled now / taken from the cache */
-  double compile_s;                                               /* whole of lw_model_load or lw_model_compile */
-  double last_device_us;                                          /* device time of the last lw_context_run */
+  uint64_t arena_bytes, weight_bytes;
+  uint64_t traffic_bytes;                 /* predicted global memory bytes of all kernels */
+  uint64_t kernels_built, kernels_cached; /* distinct kernels compiled now, taken from the cache */
+  double compile_s;                       /* whole of lw_model_load or lw_model_compile */
+  double last_device_us;                  /* device time of the last lw_context_run */
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
 
-/* ---- building a graph by hand ---------------------------------------------------------------------------------
- * Values are small numbers. Shapes follow ONNX/numpy rules; element-wise operators broadcast. Errors explain themselves in
+/* ---- building a graph by hand
+ * ------------------------------------------------------------------ Values are small numbers.
+ * Shapes follow ONNX/numpy rules; element-wise operators broadcast. Errors explain themselves in
  * lw_graph_error. */
 LW_API lw_status lw_graph_create(lw_graph **out_graph) LW_MUST_CHECK;
 LW_API void lw_graph_destroy(lw_graph *graph);
 LW_API const char *lw_graph_error(const lw_graph *graph);
-LW_API lw_status lw_graph_add_input(lw_graph *graph, const char *name, lw_dtype dtype, int rank, const int64_t *dims,
-                                    uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_input(lw_graph *graph, const char *name, lw_dtype dtype, int rank,
+                                    const int64_t *dims, uint32_t *out_value) LW_MUST_CHECK;
 /* The data is copied, row-major. */
-LW_API lw_status lw_graph_add_constant(lw_graph *graph, lw_dtype dtype, int rank, const int64_t *dims, const void *data,
+LW_API lw_status lw_graph_add_constant(lw_graph *graph, lw_dtype dtype, int rank,
+                                       const int64_t *dims, const void *data,
                                        uint32_t *out_value) LW_MUST_CHECK;
 /* |name|: a scalar function of ops.def: "add", "mul", "max", "exp", "select" ... */
-LW_API lw_status lw_graph_add_map(lw_graph *graph, const char *name, const uint32_t *operands, size_t count,
-                                  uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_cast(lw_graph *graph, uint32_t operand, lw_dtype to, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_reshape(lw_graph *graph, uint32_t operand, int rank, const int64_t *dims, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_transpose(lw_graph *graph, uint32_t operand, const int *perm, uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_map(lw_graph *graph, const char *name, const uint32_t *operands,
+                                  size_t count, uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_cast(lw_graph *graph, uint32_t operand, lw_dtype to,
+                                   uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_reshape(lw_graph *graph, uint32_t operand, int rank,
+                                      const int64_t *dims, uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_transpose(lw_graph *graph, uint32_t operand, const int *perm,
+                                        uint32_t *out_value) LW_MUST_CHECK;
 /* |name|: "sum", "max", "min", "prod"; keeps reduced dims as 1 when |keep_dims|. */
-LW_API lw_status lw_graph_add_reduce(lw_graph *graph, const char *name, uint32_t operand, const int *axes, size_t axis_count,
-                                     int keep_dims, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_matmul(lw_graph *graph, uint32_t a, uint32_t b, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_relu(lw_graph *graph, uint32_t operand, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_gelu(lw_graph *graph, uint32_t operand, int tanh_form, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_softmax(lw_graph *graph, uint32_t operand, int axis, uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_reduce(lw_graph *graph, const char *name, uint32_t operand,
+                                     const int *axes, size_t axis_count, int keep_dims,
+                                     uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_matmul(lw_graph *graph, uint32_t a, uint32_t b,
+                                     uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_relu(lw_graph *graph, uint32_t operand,
+                                   uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_gelu(lw_graph *graph, uint32_t operand, int tanh_form,
+                                   uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_softmax(lw_graph *graph, uint32_t operand, int axis,
+                                      uint32_t *out_value) LW_MUST_CHECK;
 /* Over the last |axis_count| dims; scale and bias UINT32_MAX: absent. */
-LW_API lw_status lw_graph_add_layer_norm(lw_graph *graph, uint32_t operand, int axis_count, double epsilon, uint32_t scale,
-                                         uint32_t bias, uint32_t *out_value) LW_MUST_CHECK;
-LW_API lw_status lw_graph_add_output(lw_graph *graph, uint32_t value, const char *name) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_layer_norm(lw_graph *graph, uint32_t operand, int axis_count,
+                                         double epsilon, uint32_t scale, uint32_t bias,
+                                         uint32_t *out_value) LW_MUST_CHECK;
+LW_API lw_status lw_graph_add_output(lw_graph *graph, uint32_t value,
+                                     const char *name) LW_MUST_CHECK;
 
 #ifdef __cplusplus
 }

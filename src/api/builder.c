@@ -2,6 +2,8 @@
  * over to the graph's own construction, which infers shapes and explains violations. */
 #include "api/builder.h"
 
+#include "api/model.h"
+
 #include <string.h>
 
 #define BUILDER_ALL_AXES ((1u << LW_MAX_RANK) - 1)
@@ -34,7 +36,10 @@ void lw_graph_destroy(lw_graph *graph) {
 }
 
 const char *lw_graph_error(const lw_graph *graph) {
-  return graph == NULL ? "the graph is NULL" : lw__diag_first_error(&built(graph)->diag);
+  if (graph == NULL) return "the graph is NULL";
+  lw_built_graph *b = built(graph);
+  lw__diag_line(&b->diag, &b->error);
+  return lw__text_str(&b->error);
 }
 
 /* ---- checks of arguments ----- */

@@ -1,0 +1,374 @@
+/* context.c: binding and running. What the runtime cannot take in place (strides of the caller's
+ * own, odd addresses) is copied through packed host memory around the run. */
+#include <math.h>
+#include <string.h>
+
+#include "api/model.h"
+#include "api/strided.h"
+
+/* Kernels load and store up to this many bytes at once. */
+#define CONTEXT_ALIGN_BYTES 16u
+
+typedef struct lw_binding {
+  void *data;
+  int64_t strides[LW_MAX_RANK];
+  int64_t span_lo, span_hi; /* elements of the caller's memory that are touched, from |data| */
+  bool on_device;
+  bool through;  /* by way of |staging| */
+  void *staging; /* packed, host */
+  size_t staging_bytes;
+} lw_binding;
+
+struct lw_context {
+  lw_model *model;
+  lw_rt_context *rt;
+  lw_binding *inputs, *outputs;
+  lw_diag diag;
+  lw_text error;
+};
+
+/* ---- life ----- */
+
+static lw_status context_bindings(size_t count, lw_binding **out) {
+  void *memory = NULL;
+  size_t bytes;
+  if (!lw__mul_size(count, sizeof(lw_binding), &bytes)) return LW_STATUS_OUT_OF_MEMORY;
+  if (count == 0) return LW_OK;
+  LW_TRY(lw__mem_resize(&memory, bytes));
+  memset(memory, 0, bytes);
+  *out = memory;
+  return LW_OK;
+}
+
+static lw_status context_init(lw_context *context) {
+  lw_model *model = context->model;
+  if (model->program == NULL) {
+    return lw__fail(&context->diag, LW_STATUS_USAGE, "lw_context_create",
+                    model->status != LW_OK ? "the model failed to load"
+                                           : "the model was only compiled (option compile_only)");
+  }
+  LW_TRY(context_bindings(model->input_count, &context->inputs));
+  LW_TRY(context_bindings(model->output_count, &context->outputs));
+  return lw__rt_context_create(model->program, &context->diag, &context->rt);
+}
+
+lw_status lw_context_create(lw_model *model, lw_context **out_context) {
+  if (out_context == NULL) return LW_STATUS_USAGE;
+  *out_context = NULL;
+  if (model == NULL) return LW_STATUS_USAGE;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_context)));
+  lw_context *context = memory;
+  *context = (lw_context){.model = model};
+  lw__model_retain(model);
+  *out_context = context;
+  return context_init(context);
+}
+
+static void context_free_bindings(lw_binding *bindings, size_t count) {
+  for (size_t i = 0; bindings != NULL && i < count; i++) lw__mem_free(bindings[i].staging);
+  lw__mem_free(bindings);
+}
+
+void lw_context_destroy(lw_context *context) {
+  if (context == NULL) return;
+  if (context->rt != NULL) lw__rt_context_destroy(context->rt);
+  context_free_bindings(context->inputs, context->model->input_count);
+  context_free_bindings(context->outputs, context->model->output_count);
+  lw__diag_deinit(&context->diag);
+  lw__text_deinit(&context->error);
+  lw__model_release(context->model);
+  lw__mem_free(context);
+}
+
+const char *lw_context_error(const lw_context *context) {
+  return context == NULL ? "the context is NULL" : lw__text_str(&context->error);
+}
+
+/* The end of every call: its first error becomes the context's, and messages do not pile up. */
+static lw_status context_end(lw_context *context, lw_status status) {
+  lw__diag_line(&context->diag, &context->error);
+  if (status != LW_OK && context->error.len == 0) {
+    lw__text_add(&context->error, "%s", lw_status_name(status));
+  }
+  lw__diag_deinit(&context->diag);
+  return status;
+}
+
+/* ---- binding ----- */
+
+typedef struct context_port { /* one input or output, for the functions below */
+  const lw_tensor_info *info;
+  lw_binding *binding;
+  uint32_t index;
+  bool is_input;
+} context_port;
+
+static lw_status port_fail(lw_context *context, const context_port *port, const char *what) {
+  lw_text where = {0};
+  lw__text_add(&where, "%s %u '%s'", port->is_input ? "input" : "output", port->index,
+               port->info->name);
+  lw_status status = lw__fail(&context->diag, LW_STATUS_USAGE, lw__text_str(&where), "%s", what);
+  lw__text_deinit(&where);
+  return status;
+}
+
+static void text_add_shape(lw_text *text, lw_dtype dtype, int rank, const int64_t *dims) {
+  lw__text_add(text, "%s[", lw_dtype_name(dtype));
+  for (int d = 0; d < rank && d < LW_MAX_RANK; d++) {
+    lw__text_add(text, d == 0 ? "%lld" : ", %lld", (long long)dims[d]);
+  }
+  lw__text_add(text, "]");
+}
+
+static bool tensor_fits(const lw_tensor *tensor, const lw_tensor_info *info) {
+  if (tensor->dtype != info->dtype || tensor->rank != info->rank) return false;
+  for (int d = 0; d < info->rank; d++) {
+    if (tensor->dims[d] != info->dims[d]) return false;
+  }
+  return true;
+}
+
+static lw_status port_check(lw_context *context, const context_port *port,
+                            const lw_tensor *tensor) {
+  const lw_tensor_info *info = port->info;
+  if (tensor->rank > 0 && tensor->dims == NULL) {
+    return port_fail(context, port, "dims of the tensor are NULL");
+  }
+  if (!tensor_fits(tensor, info)) {
+    lw_text text = {0};
+    text_add_shape(&text, tensor->dtype, tensor->rank < 0 ? 0 : tensor->rank, tensor->dims);
+    lw__text_add(&text, " was given, the model has ");
+    text_add_shape(&text, info->dtype, info->rank, info->dims);
+    lw_status status = port_fail(context, port, lw__text_str(&text));
+    lw__text_deinit(&text);
+    return status;
+  }
+  if (tensor->memory != LW_MEMORY_HOST && tensor->memory != LW_MEMORY_DEVICE) {
+    return port_fail(context, port, "the tensor's memory is neither host nor device");
+  }
+  return LW_OK;
+}
+
+static size_t port_bytes(const lw_tensor_info *info) {
+  size_t bytes = lw_dtype_size_bytes(info->dtype);
+  for (int d = 0; d < info->rank; d++) bytes *= (size_t)info->dims[d];
+  return bytes;
+}
+
+/* Where the caller's elements lie, and whether the runtime can take them there. */
+static lw_status port_place(lw_context *context, const context_port *port,
+                            const lw_tensor *tensor) {
+  const lw_tensor_info *info = port->info;
+  lw_binding *b = port->binding;
+  const lw_model *model = context->model;
+  bool cuda = strncmp(model->device, "cuda", 4) == 0;
+  size_t elem = lw_dtype_size_bytes(info->dtype);
+  int64_t packed[LW_MAX_RANK];
+  lw__strided_packed(info->rank, info->dims, model->channels_last, packed);
+  memcpy(b->strides, tensor->strides != NULL ? tensor->strides : packed,
+         sizeof *packed * (size_t)info->rank);
+  if (!lw__strided_span(info->rank, info->dims, b->strides, elem, &b->span_lo, &b->span_hi)) {
+    return port_fail(context, port, "the strides reach beyond the address space");
+  }
+  if (!port->is_input && lw__strided_overlaps(info->rank, info->dims, b->strides)) {
+    return port_fail(context, port, "elements of an output may not share memory");
+  }
+  if (tensor->data == NULL && b->span_hi > b->span_lo) {
+    return port_fail(context, port, "the tensor's data are NULL");
+  }
+  b->data = tensor->data;
+  b->on_device = tensor->memory == LW_MEMORY_DEVICE;
+  size_t align = cuda && b->on_device ? CONTEXT_ALIGN_BYTES : elem;
+  b->through = !lw__strided_same(info->rank, info->dims, b->strides, packed) ||
+               (uintptr_t)tensor->data % align != 0;
+  if (!cuda) b->on_device = false;
+  return LW_OK;
+}
+
+static lw_status port_staging(lw_binding *b, size_t bytes) {
+  if (!b->through || bytes == 0 || b->staging_bytes == bytes) return LW_OK;
+  LW_TRY(lw__mem_resize(&b->staging, bytes));
+  b->staging_bytes = bytes;
+  return LW_OK;
+}
+
+static lw_status context_bind(lw_context *context, const context_port *port,
+                              const lw_tensor *tensor) {
+  LW_TRY(port_check(context, port, tensor));
+  LW_TRY(port_place(context, port, tensor));
+  lw_binding *b = port->binding;
+  size_t bytes = port_bytes(port->info);
+  LW_TRY(port_staging(b, bytes));
+  void *data = b->through ? b->staging : b->data;
+  bool on_device = b->on_device && !b->through;
+  if (port->is_input) return lw__rt_bind_input(context->rt, port->index, data, bytes, on_device);
+  return lw__rt_bind_output(context->rt, port->index, data, bytes, on_device);
+}
+
+static lw_status context_bind_checked(lw_context *context, size_t index, const lw_tensor *tensor,
+                                      bool is_input) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  const char *what = is_input ? "input" : "output";
+  if (tensor == NULL || context->rt == NULL) {
+    return lw__fail(&context->diag, LW_STATUS_USAGE, what,
+                    tensor == NULL ? "the tensor is NULL" : "the context failed to be created");
+  }
+  size_t count = is_input ? context->model->input_count : context->model->output_count;
+  if (index >= count) {
+    return lw__fail(&context->diag, LW_STATUS_USAGE, what, "there is no %s %zu, the model has %zu",
+                    what, index, count);
+  }
+  const context_port port = {
+      .info = is_input ? &context->model->inputs[index] : &context->model->outputs[index],
+      .binding = is_input ? &context->inputs[index] : &context->outputs[index],
+      .index = (uint32_t)index,
+      .is_input = is_input};
+  return context_bind(context, &port, tensor);
+}
+
+lw_status lw_context_bind_input(lw_context *context, size_t index, const lw_tensor *tensor) {
+  lw_status status = context_bind_checked(context, index, tensor, true);
+  return context == NULL ? status : context_end(context, status);
+}
+
+lw_status lw_context_bind_output(lw_context *context, size_t index, const lw_tensor *tensor) {
+  lw_status status = context_bind_checked(context, index, tensor, false);
+  return context == NULL ? status : context_end(context, status);
+}
+
+/* ---- copies around a run ----- */
+
+/* The span of |b|'s device memory on the host. */
+static lw_status staging_download(lw_context *context, const lw_binding *b, size_t elem,
+                                  void **out_span) {
+  size_t bytes = (size_t)(b->span_hi - b->span_lo) * elem;
+  *out_span = NULL;
+  LW_TRY(lw__mem_resize(out_span, bytes));
+  const char *first = (const char *)b->data + b->span_lo * (int64_t)elem;
+  lw_status status = lw__rt_download(context->model->rt_device, *out_span, first, bytes);
+  if (status == LW_OK) return LW_OK;
+  lw__mem_free(*out_span);
+  *out_span = NULL;
+  return status;
+}
+
+/* One tensor between the caller's memory and its staging. */
+static lw_status staging_move(lw_context *context, const lw_tensor_info *info, const lw_binding *b,
+                              bool to_staging) {
+  size_t elem = lw_dtype_size_bytes(info->dtype);
+  int64_t packed[LW_MAX_RANK];
+  if (b->span_hi == b->span_lo) return LW_OK;
+  lw__strided_packed(info->rank, info->dims, context->model->channels_last, packed);
+  void *span = NULL;
+  char *data = b->data;
+  if (b->on_device) {
+    LW_TRY(staging_download(context, b, elem, &span));
+    data = (char *)span - b->span_lo * (int64_t)elem;
+  }
+  lw_status status = LW_OK;
+  if (to_staging) {
+    lw__strided_copy(info->rank, info->dims, elem, b->staging, packed, data, b->strides);
+  } else {
+    lw__strided_copy(info->rank, info->dims, elem, data, b->strides, b->staging, packed);
+  }
+  if (b->on_device && !to_staging) {
+    status = lw__rt_upload(context->model->rt_device, (char *)b->data + b->span_lo * (int64_t)elem,
+                           span, (size_t)(b->span_hi - b->span_lo) * elem);
+  }
+  lw__mem_free(span);
+  return status;
+}
+
+static lw_status staging_move_all(lw_context *context, bool inputs) {
+  const lw_model *m = context->model;
+  const lw_binding *bindings = inputs ? context->inputs : context->outputs;
+  const lw_tensor_info *infos = inputs ? m->inputs : m->outputs;
+  uint32_t count = inputs ? m->input_count : m->output_count;
+  for (uint32_t i = 0; i < count; i++) {
+    if (bindings[i].through) LW_TRY(staging_move(context, &infos[i], &bindings[i], inputs));
+  }
+  return LW_OK;
+}
+
+static uint64_t staging_count(const lw_context *context) {
+  uint64_t count = 0;
+  for (uint32_t i = 0; i < context->model->input_count; i++) count += context->inputs[i].through;
+  for (uint32_t i = 0; i < context->model->output_count; i++) count += context->outputs[i].through;
+  return count;
+}
+
+/* ---- running ----- */
+
+static lw_status context_ready(lw_context *context) {
+  if (context->rt != NULL) return LW_OK;
+  return lw__fail(&context->diag, LW_STATUS_USAGE, "", "the context failed to be created");
+}
+
+static lw_status context_run(lw_context *context) {
+  LW_TRY(context_ready(context));
+  LW_TRY(staging_move_all(context, true));
+  LW_TRY(lw__rt_run(context->rt, &context->diag));
+  return staging_move_all(context, false);
+}
+
+lw_status lw_context_run(lw_context *context) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  return context_end(context, context_run(context));
+}
+
+static lw_status context_enqueue(lw_context *context, void *stream) {
+  LW_TRY(context_ready(context));
+  if (strncmp(context->model->device, "cuda", 4) != 0) return context_run(context);
+  if (staging_count(context) > 0) {
+    return lw__fail(&context->diag, LW_STATUS_UNSUPPORTED, "lw_context_enqueue",
+                    "a bound tensor is strided or not aligned to %u bytes and has to be copied "
+                    "through the host; use lw_context_run or packed tensors",
+                    CONTEXT_ALIGN_BYTES);
+  }
+  return lw__rt_enqueue(context->rt, stream, &context->diag);
+}
+
+lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  return context_end(context, context_enqueue(context, cuda_stream));
+}
+
+/* ---- statistics ----- */
+
+void lw__model_static_stats(const lw_model *model, lw_stats *out) {
+  *out = (lw_stats){.compile_s = model->compile_s};
+  if (!model->has_compiled) return;
+  const lw_plan *plan = &model->compiled.plan;
+  double traffic = 0;
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    const lw_plan_step *step = &plan->steps.data[i];
+    out->kernels += step->kind == LW_STEP_LAUNCH;
+    out->copies += step->kind == LW_STEP_COPY;
+    out->fills += step->kind == LW_STEP_FILL;
+    traffic += step->traffic_bytes;
+  }
+  out->traffic_bytes = traffic > 0 && traffic < 0x1p63 ? (uint64_t)llround(traffic) : 0;
+  out->arena_bytes = plan->arena_bytes;
+  out->weight_bytes = plan->weight_bytes;
+  out->kernels_built = model->compiled.kernels_built;
+  out->kernels_cached = model->compiled.kernels_cached;
+}
+
+void lw_context_stats(const lw_context *context, lw_stats *out_stats) {
+  if (out_stats == NULL) return;
+  *out_stats = (lw_stats){0};
+  if (context == NULL) return;
+  lw__model_static_stats(context->model, out_stats);
+  if (context->rt == NULL) return;
+  lw_rt_stats rt = {0};
+  lw__rt_stats(context->rt, &rt);
+  out_stats->kernels = rt.kernels;
+  out_stats->library_calls = rt.library_calls;
+  out_stats->copies = rt.copies;
+  out_stats->fills = rt.fills;
+  out_stats->staging_copies = rt.staging_copies + staging_count(context);
+  out_stats->arena_bytes = rt.arena_bytes;
+  out_stats->weight_bytes = rt.weight_bytes;
+  out_stats->last_device_us = (double)rt.last_device_ns * 1e-3;
+}

@@ -1,0 +1,338 @@
+/* model.c: loading: file or graph -> bound graph -> compiled plan -> program on a device. */
+#include "api/model.h"
+
+#include <string.h>
+
+/* ---- life ----- */
+
+static lw_status model_create(lw_model **out) {
+  *out = NULL;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_model)));
+  lw_model *model = memory;
+  memset(model, 0, sizeof *model);
+  atomic_init(&model->refs, 1);
+  model->device = model->target = "none";
+  if (pthread_mutex_init(&model->lock, NULL) != 0) {
+    lw__mem_free(model);
+    return LW_STATUS_OUT_OF_MEMORY;
+  }
+  *out = model;
+  return LW_OK;
+}
+
+void lw__model_retain(lw_model *model) { atomic_fetch_add(&model->refs, 1); }
+
+static void model_free(lw_model *model) {
+  if (model->program != NULL) lw__rt_program_release(model->program);
+  if (model->rt_device != NULL) lw__rt_device_release(model->rt_device);
+  if (model->has_compiled) lw__compiled_deinit(&model->compiled);
+  if (model->has_graph) lw__graph_deinit(&model->graph);
+  lw_vec_free(&model->dumps);
+  lw__text_deinit(&model->explain);
+  lw__text_deinit(&model->plan);
+  lw__text_deinit(&model->error);
+  lw__diag_deinit(&model->diag);
+  lw__arena_deinit(&model->arena);
+  (void)pthread_mutex_destroy(&model->lock);
+  lw__mem_free(model);
+}
+
+void lw__model_release(lw_model *model) {
+  if (model != NULL && atomic_fetch_sub(&model->refs, 1) == 1) model_free(model);
+}
+
+void lw_model_destroy(lw_model *model) { lw__model_release(model); }
+
+/* ---- messages ----- */
+
+void lw__diag_line(const lw_diag *diag, lw_text *out) {
+  lw__text_clear(out);
+  for (uint32_t i = 0; i < diag->messages.count; i++) {
+    const lw_message *m = &diag->messages.data[i];
+    if (m->severity != LW_SEVERITY_ERROR) continue;
+    if (m->where[0] != '\0') lw__text_add(out, "%s: ", m->where);
+    lw__text_add(out, "%s", m->text);
+    return;
+  }
+}
+
+size_t lw_model_message_count(const lw_model *model) {
+  return model == NULL ? 0 : model->diag.messages.count;
+}
+
+const lw_message *lw_model_message(const lw_model *model, size_t index) {
+  if (model == NULL || index >= model->diag.messages.count) return NULL;
+  return &model->diag.messages.data[index];
+}
+
+const char *lw_model_error(const lw_model *model) {
+  if (model == NULL) return "there is no model: out of memory, or an argument is NULL";
+  if (model->status != LW_OK && model->error.len == 0) return lw_status_name(model->status);
+  return lw__text_str(&model->error);
+}
+
+/* ---- the graph ----- */
+
+typedef struct model_dumper { /* what a load hands to the pipeline to keep states with */
+  lw_model *model;
+  const lw_options *options;
+} model_dumper;
+
+static bool dump_wanted(const lw_options *options, const char *step) {
+  for (uint32_t i = 0; i < options->dump_steps.count; i++) {
+    if (strcmp(options->dump_steps.data[i], step) == 0) return true;
+  }
+  return false;
+}
+
+static void model_dump(void *user, const char *step, const char *text) {
+  lw_model *model = ((model_dumper *)user)->model;
+  lw_dump_entry entry;
+  if (!dump_wanted(((model_dumper *)user)->options, step)) return;
+  if (lw__arena_strndup(&model->arena, step, strlen(step), &entry.step) != LW_OK) return;
+  if (lw__arena_strndup(&model->arena, text, strlen(text), &entry.text) != LW_OK) return;
+  if (lw_vec_push(&model->dumps, entry) != LW_OK) return; /* found missing when asked for */
+}
+
+static lw_status model_dump_graph(lw_model *model, const lw_options *options, const char *step) {
+  if (!dump_wanted(options, step)) return LW_OK;
+  lw_text text = {0};
+  lw__graph_print(&model->graph, false, &text);
+  lw_status status = text.status;
+  model_dumper dumper = {model, options};
+  if (status == LW_OK) model_dump(&dumper, step, lw__text_str(&text));
+  lw__text_deinit(&text);
+  return status;
+}
+
+lw_status lw__import_options(const lw_options *options, lw_arena *arena, lw_import_options *out) {
+  uint32_t dims = options->dims.count, shapes = options->shapes.count;
+  const char **dim_names, **shape_names;
+  int64_t *values;
+  lw_shape *import_shapes;
+  LW_TRY(lw__arena_alloc(arena, dims, sizeof *dim_names, &dim_names));
+  LW_TRY(lw__arena_alloc(arena, dims, sizeof *values, &values));
+  LW_TRY(lw__arena_alloc(arena, shapes, sizeof *shape_names, &shape_names));
+  LW_TRY(lw__arena_alloc(arena, shapes, sizeof *import_shapes, &import_shapes));
+  for (uint32_t i = 0; i < dims; i++) {
+    dim_names[i] = options->dims.data[i].name;
+    values[i] = options->dims.data[i].value;
+  }
+  for (uint32_t i = 0; i < shapes; i++) {
+    const lw_named_shape *shape = &options->shapes.data[i];
+    shape_names[i] = shape->name;
+    import_shapes[i] = lw__shape_of((uint32_t)shape->rank, shape->dims);
+  }
+  *out = (lw_import_options){.dim_names = dim_names,
+                             .dim_values = values,
+                             .dim_count = dims,
+                             .shape_names = shape_names,
+                             .shapes = import_shapes,
+                             .shape_count = shapes};
+  return LW_OK;
+}
+
+static lw_status model_import(lw_model *model, const char *path, const lw_options *options) {
+  lw_import_options import;
+  LW_TRY(lw__import_options(options, &model->arena, &import));
+  LW_TRY(lw__onnx_import(path, &import, &model->diag, &model->graph));
+  model->has_graph = true;
+  model->graph.diag = &model->diag;
+  LW_TRY(model_dump_graph(model, options, "import"));
+  LW_TRY(lw__graph_bind_symbols(&model->graph, import.dim_names, import.dim_values,
+                                import.dim_count, true));
+  return model_dump_graph(model, options, "bind");
+}
+
+/* A copy of the caller's graph that does not borrow from it. */
+static lw_status model_copy_graph(lw_model *model, const lw_graph *source,
+                                  const lw_options *options) {
+  LW_TRY(lw__graph_clone(source, &model->graph));
+  model->has_graph = true;
+  model->graph.diag = &model->diag;
+  model->graph.where = NULL;
+  for (uint32_t n = 0; n < model->graph.nodes.count; n++) {
+    lw_node *node = lw__node(&model->graph, n);
+    if (node->op != LW_OP_CONST) continue;
+    LW_TRY(lw__arena_dup(&model->graph.arena, node->attr.constant.data, node->attr.constant.bytes,
+                         &node->attr.constant.data));
+  }
+  LW_TRY(lw__graph_verify(&model->graph, &model->diag));
+  return model_dump_graph(model, options, "import");
+}
+
+/* ---- compiling ----- */
+
+static void tensor_info_set(lw_tensor_info *info, const lw_graph *graph, lw_value_id value,
+                            const char *name) {
+  const lw_value *v = lw__value(graph, value);
+  info->name = name == NULL ? "" : name;
+  info->dtype = v->dtype;
+  info->rank = (int)v->shape.rank;
+  for (uint32_t d = 0; d < v->shape.rank; d++) info->dims[d] = v->shape.dim[d];
+}
+
+static lw_status model_tensor_infos(lw_model *model) {
+  const lw_graph *g = &model->graph;
+  LW_TRY(lw__arena_alloc(&model->arena, g->inputs.count, sizeof *model->inputs, &model->inputs));
+  LW_TRY(lw__arena_alloc(&model->arena, g->outputs.count, sizeof *model->outputs, &model->outputs));
+  model->input_count = g->inputs.count;
+  model->output_count = g->outputs.count;
+  for (uint32_t i = 0; i < g->inputs.count; i++) {
+    lw_value_id value = g->inputs.data[i];
+    tensor_info_set(&model->inputs[i], g, value, lw__value(g, value)->name);
+  }
+  for (uint32_t i = 0; i < g->outputs.count; i++) {
+    tensor_info_set(&model->outputs[i], g, g->outputs.data[i], g->output_names.data[i]);
+  }
+  return LW_OK;
+}
+
+static lw_compile_options model_compile_options(lw_model *model, const lw_options *options,
+                                                lw_cache *cache, model_dumper *dumper) {
+  return (lw_compile_options){
+      .profile = &model->profile,
+      .policy = options->policy,
+      .fuse = {.off = !options->fuse,
+               .force = options->force.data,
+               .force_count = options->force.count,
+               .forbid = options->forbid.data,
+               .forbid_count = options->forbid.count},
+      .build = {.threads = options->threads,
+                .sm_arch = model->profile.sm_arch,
+                .arch_specific = model->profile.arch_specific,
+                .nvrtc_path = options->nvrtc,
+                .cc = options->cc,
+                .path = options->path},
+      .cache = cache,
+      .channels_last_io = options->channels_last,
+      .dump = options->dump_steps.count > 0 ? model_dump : NULL,
+      .dump_user = dumper,
+  };
+}
+
+/* Every step that was asked for must have come by. */
+static lw_status model_check_dumps(lw_model *model, const lw_options *options) {
+  for (uint32_t i = 0; i < options->dump_steps.count; i++) {
+    const char *step = options->dump_steps.data[i], *text;
+    if (lw_model_dump(model, step, &text) == LW_OK) continue;
+    return lw__fail(&model->diag, LW_STATUS_USAGE, "option dump",
+                    "there is no step '%s'; there are import, bind, passes, passes.NAME, fuse, "
+                    "lower, emit, build and sched",
+                    step);
+  }
+  return LW_OK;
+}
+
+static lw_status model_build(lw_model *model, const lw_options *options) {
+  LW_TRY(model_tensor_infos(model));
+  LW_TRY(lw__model_choose_device(model, options));
+  model->channels_last = options->channels_last;
+  lw_cache *cache = NULL;
+  LW_TRY(lw__cache_open(options->cache_folder, &model->diag, &cache));
+  model_dumper dumper = {model, options};
+  lw_compile_options compile = model_compile_options(model, options, cache, &dumper);
+  lw_status status = lw__compile(&model->graph, &compile, true, &model->diag, &model->compiled);
+  lw__cache_close(cache);
+  if (status != LW_OK) return status;
+  model->has_compiled = true;
+  LW_TRY(model_check_dumps(model, options));
+  if (options->compile_only || model->rt_device == NULL) return LW_OK;
+  return lw__rt_program_load(model->rt_device, &model->compiled.plan, &model->diag,
+                             &model->program);
+}
+
+/* Sets what the caller sees of a load that began at |start_ns| and came to |status|. */
+static lw_status model_finish(lw_model *model, int64_t start_ns, lw_status status) {
+  model->compile_s = (double)(lw__now_ns() - start_ns) * 1e-9;
+  model->status = status;
+  if (status != LW_OK) lw__diag_line(&model->diag, &model->error);
+  return status;
+}
+
+/* |options| may be NULL: the defaults, made for the call. */
+static lw_status model_options(const lw_options *given, lw_options **out_own,
+                               const lw_options **out) {
+  *out_own = NULL;
+  if (given == NULL) LW_TRY(lw_options_create(out_own));
+  *out = given != NULL ? given : *out_own;
+  return LW_OK;
+}
+
+lw_status lw_model_load(const char *path, const lw_options *options, lw_model **out_model) {
+  if (out_model == NULL) return LW_STATUS_USAGE;
+  int64_t start = lw__now_ns();
+  LW_TRY(model_create(out_model));
+  lw_model *model = *out_model;
+  lw_options *own;
+  lw_status status = model_options(options, &own, &options);
+  if (status == LW_OK && path == NULL) {
+    status = lw__fail(&model->diag, LW_STATUS_USAGE, "lw_model_load", "path is NULL");
+  }
+  if (status == LW_OK) status = model_import(model, path, options);
+  if (status == LW_OK) status = model_build(model, options);
+  lw_options_destroy(own);
+  return model_finish(model, start, status);
+}
+
+lw_status lw_model_compile(const lw_graph *graph, const lw_options *options, lw_model **out_model) {
+  if (out_model == NULL) return LW_STATUS_USAGE;
+  int64_t start = lw__now_ns();
+  LW_TRY(model_create(out_model));
+  lw_model *model = *out_model;
+  lw_options *own;
+  lw_status status = model_options(options, &own, &options);
+  if (status == LW_OK && (graph == NULL || graph->outputs.count == 0)) {
+    status = lw__fail(&model->diag, LW_STATUS_USAGE, "lw_model_compile", "%s",
+                      graph == NULL ? "graph is NULL" : "the graph has no output");
+  }
+  if (status == LW_OK) status = model_copy_graph(model, graph, options);
+  if (status == LW_OK) status = model_build(model, options);
+  lw_options_destroy(own);
+  return model_finish(model, start, status);
+}
+
+/* ---- what a model tells ----- */
+
+size_t lw_model_input_count(const lw_model *model) {
+  return model == NULL ? 0 : model->input_count;
+}
+size_t lw_model_output_count(const lw_model *model) {
+  return model == NULL ? 0 : model->output_count;
+}
+
+const lw_tensor_info *lw_model_input(const lw_model *model, size_t index) {
+  return model != NULL && index < model->input_count ? &model->inputs[index] : NULL;
+}
+
+const lw_tensor_info *lw_model_output(const lw_model *model, size_t index) {
+  return model != NULL && index < model->output_count ? &model->outputs[index] : NULL;
+}
+
+const char *lw_model_device(const lw_model *model) {
+  return model == NULL ? "none" : model->device;
+}
+
+lw_status lw_model_explain(lw_model *model, const char **out_json) {
+  if (model == NULL || out_json == NULL) return LW_STATUS_USAGE;
+  *out_json = "";
+  if (!model->has_compiled) return LW_STATUS_USAGE;
+  (void)pthread_mutex_lock(&model->lock);
+  if (model->explain.len == 0) lw__compiled_explain_json(&model->compiled, &model->explain);
+  lw_status status = model->explain.status;
+  if (status == LW_OK) *out_json = lw__text_str(&model->explain);
+  (void)pthread_mutex_unlock(&model->lock);
+  return status;
+}
+
+lw_status lw_model_dump(lw_model *model, const char *step, const char **out_text) {
+  if (model == NULL || step == NULL || out_text == NULL) return LW_STATUS_USAGE;
+  for (uint32_t i = 0; i < model->dumps.count; i++) {
+    if (strcmp(model->dumps.data[i].step, step) != 0) continue;
+    *out_text = model->dumps.data[i].text;
+    return LW_OK;
+  }
+  *out_text = "";
+  return LW_STATUS_NOT_FOUND;
+}

@@ -1,0 +1,68 @@
+/* model.h: a compiled model and what belongs to it. Immutable once loaded, except the reports that
+ * are made when they are first asked for. */
+#ifndef LW_API_MODEL_H
+#define LW_API_MODEL_H
+
+#include <lawson/tools.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/options.h"
+#include "api/pipeline.h"
+#include "compiler/onnx/import.h"
+#include "runtime/runtime.h"
+
+typedef struct lw_dump_entry {
+  const char *step, *text;
+} lw_dump_entry;
+
+struct lw_model {
+  atomic_uint refs; /* the caller's one, and one per context */
+  lw_arena arena;   /* tensor infos, dumps, names */
+  lw_diag diag;
+  lw_text error; /* the first error as a line; filled before the caller sees the model */
+  lw_status status;
+
+  lw_device_profile profile; /* its strings live in the table of profiles or in the arena */
+  const char *device;        /* "cpu", "cuda:0", "null"; "none" when nothing was opened */
+  const char *target;        /* "cpu", "cuda:sm_90a" */
+  lw_graph graph;            /* as imported, symbols bound; |compiled| borrows its constants */
+  lw_compiled compiled;
+  bool has_graph, has_compiled;
+  lw_rt_device *rt_device; /* NULL when compiled only */
+  lw_rt_program *program;
+  bool channels_last;
+
+  lw_tensor_info *inputs, *outputs;
+  uint32_t input_count, output_count;
+  double compile_s;
+  LW_VEC(lw_dump_entry) dumps;
+
+  pthread_mutex_t lock; /* guards the reports below */
+  lw_text explain, plan;
+};
+
+void lw__model_retain(lw_model *model);
+void lw__model_release(lw_model *model);
+/* The first error of |diag| as "where: text" in |out|, which is "" when there is none. */
+void lw__diag_line(const lw_diag *diag, lw_text *out);
+/* Ends a function of tools.h: that error into |reason| (may be NULL), |diag| emptied. */
+lw_status lw__tools_end(lw_diag *diag, lw_status status, lw_tools_reason *reason);
+/* The options' dims and shapes as the importer wants them, in |arena|. */
+lw_status lw__import_options(const lw_options *options, lw_arena *arena,
+                             lw_import_options *out) LW_MUST_CHECK;
+/* The part of lw_stats that is known without a run. */
+void lw__model_static_stats(const lw_model *model, lw_stats *out);
+
+/* ---- which device, which profile (choose.c) ----- */
+
+/* Opens the options' device unless only compilation for a named target is asked for, and sets the
+ * model's rt_device, device, target and profile. */
+lw_status lw__model_choose_device(lw_model *model, const lw_options *options) LW_MUST_CHECK;
+/* The profile that fits an opened device: the measured one of its kind, or the nearest with the
+ * device's own attributes. |*out_target| in |arena|. */
+lw_status lw__profile_of_device(const lw_rt_device_info *info, lw_arena *arena, lw_diag *diag,
+                                lw_device_profile *out_profile,
+                                const char **out_target) LW_MUST_CHECK;
+
+#endif

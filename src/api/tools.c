@@ -1,0 +1,364 @@
+/* tools.c: lawson/tools.h: the library's insides for its own command line and tests. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/model.h"
+#include "api/npy.h"
+#include "graph/interp.h"
+
+lw_status lw__tools_end(lw_diag *diag, lw_status status, lw_tools_reason *reason) {
+  lw_text line = {0};
+  lw__diag_line(diag, &line);
+  if (reason != NULL) {
+    const char *text = line.len > 0 ? lw__text_str(&line) : lw_status_name(status);
+    snprintf(reason->text, sizeof reason->text, "%s", status == LW_OK ? "" : text);
+  }
+  lw__text_deinit(&line);
+  lw__diag_deinit(diag);
+  return status;
+}
+
+/* ---- arrays ----- */
+
+lw_status lw_tools_array_create(lw_dtype dtype, int rank, const int64_t *dims,
+                                lw_tools_array *out_array) {
+  if (out_array == NULL) return LW_STATUS_USAGE;
+  *out_array = (lw_tools_array){.dtype = dtype, .rank = rank};
+  size_t bytes = lw_dtype_size_bytes(dtype);
+  if (bytes == 0 || rank < 0 || rank > LW_MAX_RANK || (rank > 0 && dims == NULL)) {
+    return LW_STATUS_USAGE;
+  }
+  bool empty = false;
+  for (int d = 0; d < rank; d++) {
+    out_array->dims[d] = dims[d];
+    empty |= dims[d] == 0;
+    if (dims[d] < 0) return LW_STATUS_USAGE;
+    if (dims[d] > 0 && !lw__mul_size(bytes, (size_t)dims[d], &bytes)) return LW_STATUS_USAGE;
+  }
+  if (empty) return LW_OK;
+  LW_TRY(lw__mem_resize(&out_array->data, bytes));
+  memset(out_array->data, 0, bytes);
+  out_array->bytes = bytes;
+  return LW_OK;
+}
+
+void lw_tools_array_deinit(lw_tools_array *array) {
+  if (array == NULL) return;
+  lw__mem_free(array->data);
+  *array = (lw_tools_array){0};
+}
+
+static int64_t array_count(const lw_tools_array *array) {
+  size_t size = lw_dtype_size_bytes(array->dtype);
+  return size == 0 ? 0 : (int64_t)(array->bytes / size);
+}
+
+void lw_tools_array_randomize(lw_tools_array *array, uint64_t seed, int64_t lo, int64_t hi) {
+  lw_rng rng;
+  lw__rng_seed(&rng, seed);
+  int64_t count = array_count(array);
+  for (int64_t i = 0; i < count; i++) {
+    if (lw__dtype_is_float(array->dtype)) {
+      lw__elem_set_f64(array->dtype, array->data, i, lw__rng_normal(&rng));
+    } else if (array->dtype == LW_DTYPE_BOOL) {
+      lw__elem_set_i64(array->dtype, array->data, i, lw__rng_range(&rng, 0, 2));
+    } else {
+      lw__elem_set_i64(array->dtype, array->data, i,
+                       lw__rng_range(&rng, lo, hi > lo ? hi : lo + 1));
+    }
+  }
+}
+
+double lw_tools_array_get(const lw_tools_array *array, int64_t index) {
+  if (index < 0 || index >= array_count(array)) return 0;
+  if (lw__dtype_is_float(array->dtype)) return lw__elem_get_f64(array->dtype, array->data, index);
+  int64_t value = lw__elem_get_i64(array->dtype, array->data, index);
+  return array->dtype == LW_DTYPE_U64 ? (double)(uint64_t)value : (double)value;
+}
+
+lw_status lw_tools_npy_read(const char *path, lw_tools_array *out_array, lw_tools_reason *reason) {
+  if (path == NULL || out_array == NULL) return LW_STATUS_USAGE;
+  *out_array = (lw_tools_array){0};
+  lw_diag diag = {0};
+  lw_npy npy;
+  lw_status status = lw__npy_read(path, &diag, &npy);
+  if (status == LW_OK) {
+    *out_array = (lw_tools_array){
+        .dtype = npy.dtype, .rank = npy.rank, .data = npy.data, .bytes = npy.bytes};
+    memcpy(out_array->dims, npy.dims, sizeof npy.dims);
+  }
+  return lw__tools_end(&diag, status, reason);
+}
+
+lw_status lw_tools_npy_write(const char *path, const lw_tools_array *array,
+                             lw_tools_reason *reason) {
+  if (path == NULL || array == NULL) return LW_STATUS_USAGE;
+  lw_diag diag = {0};
+  lw_status status =
+      lw__npy_write(path, array->dtype, array->rank, array->dims, array->data, &diag);
+  return lw__tools_end(&diag, status, reason);
+}
+
+/* ---- comparing ----- */
+
+typedef struct element_error {
+  bool bad;
+  double got, want, error, allowed;
+} element_error;
+
+static element_error compare_floats(double got, double want, const lw_tools_tolerance *t) {
+  element_error e = {.got = got, .want = want};
+  if (__builtin_isnan(want)) {
+    e.bad = !t->nan_any && !__builtin_isnan(got);
+    return e;
+  }
+  if (__builtin_isnan(got) || __builtin_isinf(want) || __builtin_isinf(got)) {
+    e.bad = !(got == want);
+    return e;
+  }
+  e.error = __builtin_fabs(got - want);
+  e.allowed = t->atol + t->rtol * __builtin_fabs(want);
+  e.bad = !(e.error <= e.allowed);
+  return e;
+}
+
+static element_error compare_element(const lw_tools_array *got, const lw_tools_array *want,
+                                     int64_t index, const lw_tools_tolerance *t) {
+  double g = lw_tools_array_get(got, index), w = lw_tools_array_get(want, index);
+  if (lw__dtype_is_float(got->dtype)) return compare_floats(g, w, t);
+  bool equal = lw__elem_get_i64(got->dtype, got->data, index) ==
+               lw__elem_get_i64(want->dtype, want->data, index);
+  return (element_error){.bad = !equal, .got = g, .want = w, .error = __builtin_fabs(g - w)};
+}
+
+/* How far |e| is outside what is allowed; infinite for NaN against a number and the like. */
+static double element_ratio(const element_error *e) {
+  if (e->allowed > 0) return e->error / e->allowed;
+  return e->bad ? __builtin_inf() : 0;
+}
+
+void lw_tools_compare(const lw_tools_array *got, const lw_tools_array *want,
+                      const lw_tools_tolerance *tolerance, lw_tools_difference *out_difference) {
+  lw_tools_difference d = {.count = array_count(got), .worst_index = -1, .worst_ratio = -1};
+  if (got->dtype != want->dtype || got->bytes != want->bytes) {
+    d.bad = d.count > 0 ? d.count : 1;
+    *out_difference = d;
+    return;
+  }
+  for (int64_t i = 0; i < d.count; i++) {
+    element_error e = compare_element(got, want, i, tolerance);
+    double ratio = element_ratio(&e);
+    d.bad += e.bad;
+    if (e.error > d.max_abs_error) d.max_abs_error = e.error;
+    if (ratio <= d.worst_ratio) continue;
+    d.worst_ratio = ratio;
+    d.worst_index = i;
+    d.worst_got = e.got;
+    d.worst_want = e.want;
+    d.worst_allowed = e.allowed;
+  }
+  *out_difference = d;
+}
+
+/* ---- the oracle ----- */
+
+static bool array_fits(const lw_tools_array *array, const lw_tensor_info *info) {
+  if (array->dtype != info->dtype || array->rank != info->rank) return false;
+  return memcmp(array->dims, info->dims, sizeof *info->dims * (size_t)info->rank) == 0;
+}
+
+static lw_status verify_fits(const lw_model *model, const lw_tools_array *inputs,
+                             const lw_tools_array *outputs, lw_diag *diag) {
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    if (array_fits(&inputs[i], &model->inputs[i])) continue;
+    return lw__fail(diag, LW_STATUS_USAGE, model->inputs[i].name, "type or shape is another one");
+  }
+  for (uint32_t i = 0; i < model->output_count; i++) {
+    if (array_fits(&outputs[i], &model->outputs[i])) continue;
+    return lw__fail(diag, LW_STATUS_USAGE, model->outputs[i].name, "type or shape is another one");
+  }
+  return LW_OK;
+}
+
+static lw_status verify_run(lw_model *model, const lw_tools_array *inputs, lw_arena *arena,
+                            lw_diag *diag, lw_oracle_tensor **out_results) {
+  const lw_graph *g = &model->graph;
+  lw_host_tensor *hosts;
+  LW_TRY(lw__arena_alloc(arena, g->inputs.count, sizeof *hosts, &hosts));
+  LW_TRY(lw__arena_alloc(arena, g->outputs.count, sizeof **out_results, out_results));
+  for (uint32_t i = 0; i < g->inputs.count; i++) {
+    const lw_value *value = lw__value(g, g->inputs.data[i]);
+    hosts[i] =
+        (lw_host_tensor){.dtype = value->dtype, .shape = value->shape, .data = inputs[i].data};
+  }
+  return lw__interp_run(g, LW_INTERP_IDEAL, hosts, arena, 0, diag, *out_results);
+}
+
+static void verify_compare(const lw_oracle_tensor *want, const lw_tools_array *got,
+                           lw_tools_difference *out) {
+  lw_compare c = {0};
+  lw__interp_compare(want, got->data, &c);
+  *out = (lw_tools_difference){.count = c.count,
+                               .bad = c.bad,
+                               .ambiguous = c.ambiguous,
+                               .worst_index = c.worst_index,
+                               .worst_got = c.worst_got,
+                               .worst_want = c.worst_want,
+                               .worst_allowed = c.worst_bound,
+                               .worst_ratio = c.worst_ratio,
+                               .max_abs_error = c.max_abs_error};
+}
+
+lw_status lw_tools_model_verify(lw_model *model, const lw_tools_array *inputs,
+                                const lw_tools_array *outputs, lw_tools_difference *out_differences,
+                                lw_tools_reason *reason) {
+  if (model == NULL || out_differences == NULL || !model->has_compiled) return LW_STATUS_USAGE;
+  lw_diag diag = {0};
+  lw_arena arena = {0};
+  lw_oracle_tensor *want = NULL;
+  lw_status status = verify_fits(model, inputs, outputs, &diag);
+  if (status == LW_OK) status = verify_run(model, inputs, &arena, &diag, &want);
+  uint32_t failed = 0;
+  for (uint32_t i = 0; status == LW_OK && i < model->output_count; i++) {
+    verify_compare(&want[i], &outputs[i], &out_differences[i]);
+    failed += out_differences[i].bad > 0;
+  }
+  if (failed > 0) {
+    status = lw__fail(&diag, LW_STATUS_CHECK_FAILED, "",
+                      "%u of %u outputs are outside the bound of the interpreter", failed,
+                      model->output_count);
+  }
+  lw__arena_deinit(&arena);
+  return lw__tools_end(&diag, status, reason);
+}
+
+/* ---- a model's insides ----- */
+
+size_t lw_tools_model_kernel_count(const lw_model *model) {
+  return model == NULL || !model->has_compiled ? 0 : model->compiled.plan.kernels.count;
+}
+
+void lw_tools_model_kernel(const lw_model *model, size_t index, lw_tools_kernel *out_kernel) {
+  if (out_kernel == NULL) return;
+  *out_kernel = (lw_tools_kernel){.name = "", .source = ""};
+  if (index >= lw_tools_model_kernel_count(model)) return;
+  const lw_plan_kernel *k = &model->compiled.plan.kernels.data[index];
+  *out_kernel = (lw_tools_kernel){.name = k->name,
+                                  .source = k->source == NULL ? "" : k->source,
+                                  .block_threads = k->block_threads,
+                                  .shared_bytes = k->shared_bytes,
+                                  .registers = k->registers,
+                                  .spill_bytes = k->spill_bytes};
+}
+
+lw_status lw_tools_model_plan(lw_model *model, const char **out_text) {
+  if (model == NULL || out_text == NULL || !model->has_compiled) return LW_STATUS_USAGE;
+  (void)pthread_mutex_lock(&model->lock);
+  if (model->plan.len == 0) lw__plan_print(&model->compiled.plan, &model->plan);
+  lw_status status = model->plan.status;
+  *out_text = lw__text_str(&model->plan);
+  (void)pthread_mutex_unlock(&model->lock);
+  return status;
+}
+
+const char *lw_tools_model_target(const lw_model *model) {
+  return model == NULL ? "none" : model->target;
+}
+
+void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats) {
+  if (out_stats == NULL) return;
+  *out_stats = (lw_stats){0};
+  if (model != NULL) lw__model_static_stats(model, out_stats);
+}
+
+/* ---- the device ----- */
+
+struct lw_tools_device {
+  lw_rt_device *rt;
+  lw_rt_device_info info;
+  lw_device_profile profile;
+  lw_arena arena;
+};
+
+static lw_status device_open(lw_tools_device *device, const lw_options *options, lw_diag *diag) {
+  const char *spec = options != NULL ? options->device : "auto";
+  lw_rt_device_options rt = {.threads = options != NULL ? options->threads : 0};
+  LW_TRY(lw__rt_device_open(spec, &rt, diag, &device->rt));
+  lw__rt_device_info(device->rt, &device->info);
+  const char *target;
+  return lw__profile_of_device(&device->info, &device->arena, diag, &device->profile, &target);
+}
+
+lw_status lw_tools_device_open(const lw_options *options, lw_tools_device **out_device,
+                               lw_tools_reason *reason) {
+  if (out_device == NULL) return LW_STATUS_USAGE;
+  *out_device = NULL;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_tools_device)));
+  lw_tools_device *device = memory;
+  *device = (lw_tools_device){0};
+  lw_diag diag = {0};
+  lw_status status = device_open(device, options, &diag);
+  if (status == LW_OK) {
+    *out_device = device;
+  } else {
+    lw_tools_device_close(device);
+  }
+  return lw__tools_end(&diag, status, reason);
+}
+
+void lw_tools_device_close(lw_tools_device *device) {
+  if (device == NULL) return;
+  if (device->rt != NULL) lw__rt_device_release(device->rt);
+  lw__arena_deinit(&device->arena);
+  lw__mem_free(device);
+}
+
+void lw_tools_device_describe(const lw_tools_device *device, lw_tools_device_info *out_info) {
+  *out_info = (lw_tools_device_info){.kind = device->info.kind,
+                                     .name = device->info.name,
+                                     .profile = device->profile.name,
+                                     .sm_arch = device->info.sm_arch,
+                                     .sm_count = device->info.sm_count,
+                                     .memory_bytes = device->info.memory_bytes,
+                                     .launch_us = device->profile.launch_us,
+                                     .dram_gbps = device->profile.dram_gbps,
+                                     .f32_gflops = device->profile.f32_gflops,
+                                     .f16_gflops = device->profile.f16_gflops};
+}
+
+static lw_status tools_device_of(const lw_model *model, lw_rt_device **out) {
+  *out = model == NULL ? NULL : model->rt_device;
+  return *out == NULL ? LW_STATUS_USAGE : LW_OK;
+}
+
+lw_status lw_tools_alloc(lw_model *model, size_t bytes, void **out_memory) {
+  lw_rt_device *device;
+  if (out_memory == NULL) return LW_STATUS_USAGE;
+  *out_memory = NULL;
+  LW_TRY(tools_device_of(model, &device));
+  return lw__rt_alloc(device, bytes, out_memory);
+}
+
+void lw_tools_free(lw_model *model, void *memory) {
+  lw_rt_device *device;
+  if (memory != NULL && tools_device_of(model, &device) == LW_OK) lw__rt_free(device, memory);
+}
+
+lw_status lw_tools_upload(lw_model *model, void *dst, const void *src, size_t bytes) {
+  lw_rt_device *device;
+  LW_TRY(tools_device_of(model, &device));
+  return lw__rt_upload(device, dst, src, bytes);
+}
+
+lw_status lw_tools_download(lw_model *model, void *dst, const void *src, size_t bytes) {
+  lw_rt_device *device;
+  LW_TRY(tools_device_of(model, &device));
+  return lw__rt_download(device, dst, src, bytes);
+}
+
+lw_status lw_tools_flush_cache(lw_model *model) {
+  lw_rt_device *device;
+  LW_TRY(tools_device_of(model, &device));
+  return lw__rt_flush_cache(device);
+}
