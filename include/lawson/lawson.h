@@ -11,8 +11,8 @@
  * Ownership: create/destroy come in pairs; what a function returns through a getter is borrowed and
  * lives as long as the object; memory bound to a context stays the caller's and must live until the
  * context is destroyed or rebound.
- * Errors: every call that can fail returns lw_status; text is in the object's messages. A NULL where
- * an object is needed is LW_STATUS_USAGE; destroying NULL does nothing.
+ * Errors: every call that can fail returns lw_status; text is in the object's messages. A NULL
+ * where an object is needed is LW_STATUS_USAGE; destroying NULL does nothing.
  * Threads: a model may be used by several threads at once; a graph, an options object or a context
  * by one at a time.
  * Models and contexts do not refer to options after the call. A context keeps its model alive. */
@@ -129,10 +129,9 @@ typedef struct lw_stats {
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
 
-/* ---- building a graph by hand
- * ------------------------------------------------------------------ Values are small numbers.
- * Shapes follow ONNX/numpy rules; element-wise operators broadcast. Errors explain themselves in
- * lw_graph_error. */
+/* ---- building a graph by hand -----------------------------------------------------------------
+ * Values are small numbers. Shapes follow ONNX/numpy rules; element-wise operators broadcast.
+ * Errors explain themselves in lw_graph_error. */
 LW_API lw_status lw_graph_create(lw_graph **out_graph) LW_MUST_CHECK;
 LW_API void lw_graph_destroy(lw_graph *graph);
 LW_API const char *lw_graph_error(const lw_graph *graph);
