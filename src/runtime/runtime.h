@@ -11,7 +11,10 @@ typedef struct lw_rt_program lw_rt_program; /* retained by contexts */
 typedef struct lw_rt_context lw_rt_context;
 
 /* |spec|: "cpu", "cuda", "cuda:N", "null" (counts, moves and computes nothing), "auto" (cuda:0 where there is one, else cpu). */
-typedef struct lw_rt_device_options { uint32_t threads; /* CPU pool; 0: all cores */ } lw_rt_device_options;
+typedef struct lw_rt_device_options {
+  uint32_t threads;      /* CPU pool; 0: all cores */
+  const char *cuda_path; /* the CUDA driver library to open; NULL: libcuda.so.1 */
+} lw_rt_device_options;
 lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag, lw_rt_device **out) LW_MUST_CHECK;
 void lw__rt_device_release(lw_rt_device *device);
 typedef struct lw_rt_device_info {
@@ -32,6 +35,8 @@ lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag, lw_rt_con
 void lw__rt_context_destroy(lw_rt_context *context);
 
 /* Binding: device memory (|on_device|; for the CPU device the same as host memory) is used in place, contiguous row-major.
+ * Kernels may rely on 16-byte alignment of every input and output, so memory that is less aligned is staged, too: copied on
+ * the device around the run. |bytes| must be the exact size; |data| may be NULL when it is 0.
  * Host memory on a CUDA device is staged: copied before and after the run. The context never owns bound memory. An output or
  * input that is not bound when a run starts is LW_STATUS_USAGE naming it. */
 lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes, bool on_device) LW_MUST_CHECK;

@@ -1,0 +1,398 @@
+/* core.c: devices, programs, contexts and bindings: everything that does not depend on the kind of device. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/internal.h"
+
+/* ---- host memory ---- */
+
+lw_status lw__rt_host_alloc(size_t bytes, void **out) {
+  *out = NULL;
+  if (bytes > SIZE_MAX / 2) return LW_STATUS_OUT_OF_MEMORY;
+  void *raw = NULL;
+  LW_TRY(lw__mem_resize(&raw, bytes + LW_RT_ALIGN_BYTES + sizeof(void *)));
+  uintptr_t start = (uintptr_t)raw + sizeof(void *);
+  char *aligned = (char *)raw + sizeof(void *) +
+                  (LW_RT_ALIGN_BYTES - start % LW_RT_ALIGN_BYTES) % LW_RT_ALIGN_BYTES;
+  memcpy(aligned - sizeof raw, &raw, sizeof raw); /* for lw__rt_host_free */
+  *out = aligned;
+  return LW_OK;
+}
+
+void lw__rt_host_free(void *ptr) {
+  if (ptr == NULL) return;
+  void *raw;
+  memcpy(&raw, (char *)ptr - sizeof raw, sizeof raw);
+  lw__mem_free(raw);
+}
+
+/* ---- devices ---- */
+
+static lw_status device_open(const lw_rt_backend *backend, uint32_t ordinal,
+                             const lw_rt_device_options *options, lw_diag *diag,
+                             lw_rt_device **out) {
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_device)));
+  lw_rt_device *device = memory;
+  memset(device, 0, sizeof *device);
+  device->backend = backend;
+  device->info.kind = backend->kind;
+  device->info.name = device->name;
+  atomic_init(&device->references, 1);
+  lw_status status = backend->device_open(device, ordinal, options, diag);
+  if (status != LW_OK) {
+    lw__mem_free(device);
+    return status;
+  }
+  *out = device;
+  return LW_OK;
+}
+
+/* The number after "cuda:"; false when it is none. */
+static bool device_ordinal(const char *text, uint32_t *out_ordinal) {
+  if (text[0] == '\0' || strlen(text) > 4) return false;
+  uint32_t value = 0;
+  for (; *text != '\0'; text++) {
+    if (*text < '0' || *text > '9') return false;
+    value = value * 10 + (uint32_t)(*text - '0');
+  }
+  *out_ordinal = value;
+  return true;
+}
+
+lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag,
+                             lw_rt_device **out) {
+  static const lw_rt_device_options none;
+  if (options == NULL) options = &none;
+  *out = NULL;
+  uint32_t ordinal = 0;
+  if (strcmp(spec, "cpu") == 0) return device_open(&lw__rt_backend_cpu, 0, options, diag, out);
+  if (strcmp(spec, "null") == 0) return device_open(&lw__rt_backend_null, 0, options, diag, out);
+  if (strcmp(spec, "auto") == 0) {
+    /* Why there is no GPU is of no interest when the CPU does. */
+    lw_status status = device_open(&lw__rt_backend_cuda, 0, options, NULL, out);
+    if (status == LW_OK || status == LW_STATUS_OUT_OF_MEMORY) return status;
+    return device_open(&lw__rt_backend_cpu, 0, options, diag, out);
+  }
+  if (strcmp(spec, "cuda") == 0 ||
+      (strncmp(spec, "cuda:", 5) == 0 && device_ordinal(spec + 5, &ordinal))) {
+    return device_open(&lw__rt_backend_cuda, ordinal, options, diag, out);
+  }
+  return lw__fail(diag, LW_STATUS_USAGE, "device",
+                  "'%s' is none of cpu, cuda, cuda:N, null and auto", spec);
+}
+
+void lw__rt_device_release(lw_rt_device *device) {
+  if (device == NULL || atomic_fetch_sub(&device->references, 1) != 1) return;
+  device->backend->device_close(device);
+  lw__mem_free(device);
+}
+
+void lw__rt_device_info(const lw_rt_device *device, lw_rt_device_info *out) { *out = device->info; }
+
+/* ---- programs ---- */
+
+static bool program_init_uses_arena(const lw_rt_program *program) {
+  for (uint32_t i = 0; i < program->init.slot_count; i++) {
+    const lw_rt_buffer *buffer = &program->buffers[program->init.slots[i].buffer];
+    if (buffer->kind == LW_BUFFER_ARENA && buffer->bytes != 0) return true;
+  }
+  return false;
+}
+
+/* Addresses without bounds checks by the language: empty buffers may have the base NULL. */
+static void *address_add(const void *base, uint64_t offset) {
+  return (void *)((uintptr_t)base + (uintptr_t)offset);
+}
+
+static void resolve_slots(const lw_rt_program *program, const lw_rt_segment *segment, void *arena,
+                          const lw_rt_binding *inputs, const lw_rt_binding *outputs, void **slots) {
+  for (uint32_t i = 0; i < segment->slot_count; i++) {
+    const lw_rt_buffer *buffer = &program->buffers[segment->slots[i].buffer];
+    const void *base = NULL;
+    switch (buffer->kind) {
+      case LW_BUFFER_INPUT: base = inputs == NULL ? NULL : inputs[buffer->index].address; break;
+      case LW_BUFFER_OUTPUT: base = outputs == NULL ? NULL : outputs[buffer->index].address; break;
+      case LW_BUFFER_ARENA: base = arena; break;
+      default: base = program->weights; break;
+    }
+    slots[i] = address_add(base, buffer->offset + segment->slots[i].offset_bytes);
+  }
+}
+
+static lw_status program_upload(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) {
+  lw_rt_device *device = program->device;
+  if (program->weight_bytes == 0) return LW_OK;
+  lw_status status =
+      device->backend->alloc(device, (size_t)program->weight_bytes, &program->weights);
+  if (status != LW_OK) {
+    return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of weights",
+                    program->weight_bytes);
+  }
+  for (uint32_t b = 0; b < program->buffer_count; b++) {
+    const lw_rt_buffer *buffer = &program->buffers[b];
+    if (buffer->kind != LW_BUFFER_WEIGHT || buffer->bytes == 0) continue;
+    status = device->backend->upload(device, address_add(program->weights, buffer->offset),
+                                     plan->buffers.data[b].data, (size_t)buffer->bytes);
+    if (status != LW_OK)
+      return lw__fail(diag, status, "device", "cannot upload weight buffer %u", b);
+  }
+  return LW_OK;
+}
+
+static lw_status program_run_init(lw_rt_program *program, lw_diag *diag) {
+  if (program->init.step_count == 0) return LW_OK;
+  lw_rt_device *device = program->device;
+  lw_arena memory = {0};
+  void *arena = NULL;
+  void **slots;
+  lw_status status = lw__arena_alloc(&memory, program->init.slot_count, sizeof *slots, &slots);
+  if (status == LW_OK && program_init_uses_arena(program)) {
+    status = device->backend->alloc(device, (size_t)program->arena_bytes, &arena);
+    if (status != LW_OK) {
+      (void)lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
+                     program->arena_bytes);
+    }
+  }
+  if (status == LW_OK) {
+    resolve_slots(program, &program->init, arena, NULL, NULL, slots);
+    status = device->backend->program_init(program, slots, diag);
+  }
+  if (arena != NULL) device->backend->free(device, arena);
+  lw__arena_deinit(&memory);
+  return status;
+}
+
+/* Everything that the init program touches must be there before a run: it has neither inputs nor outputs. */
+static bool program_init_is_closed(const lw_rt_program *program) {
+  for (uint32_t i = 0; i < program->init.slot_count; i++) {
+    lw_buffer_kind kind = program->buffers[program->init.slots[i].buffer].kind;
+    if (kind == LW_BUFFER_INPUT || kind == LW_BUFFER_OUTPUT) return false;
+  }
+  return true;
+}
+
+static lw_status program_build(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) {
+  const lw_rt_backend *backend = program->device->backend;
+  LW_TRY(backend->plan_check(program->device, plan, diag));
+  LW_TRY(lw__rt_flatten(program, plan, diag));
+  if (!program_init_is_closed(program)) {
+    return lw__fail(diag, LW_STATUS_INTERNAL, "plan",
+                    "the init program touches an input or output");
+  }
+  LW_TRY(backend->program_open(program, plan, diag));
+  LW_TRY(program_upload(program, plan, diag));
+  return program_run_init(program, diag);
+}
+
+lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
+                              lw_rt_program **out) {
+  *out = NULL;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_program)));
+  lw_rt_program *program = memory;
+  memset(program, 0, sizeof *program);
+  atomic_init(&program->references, 1);
+  program->device = device;
+  atomic_fetch_add(&device->references, 1);
+  lw_status status = program_build(program, plan, diag);
+  if (status == LW_OK) {
+    *out = program;
+  } else {
+    lw__rt_program_release(program);
+  }
+  return status;
+}
+
+void lw__rt_program_release(lw_rt_program *program) {
+  if (program == NULL || atomic_fetch_sub(&program->references, 1) != 1) return;
+  lw_rt_device *device = program->device;
+  device->backend->program_close(program);
+  if (program->weights != NULL) device->backend->free(device, program->weights);
+  lw__arena_deinit(&program->arena);
+  lw__mem_free(program);
+  lw__rt_device_release(device);
+}
+
+void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
+                          lw_text *out) {
+  const lw_rt_step *s = &segment->steps[step];
+  lw__text_add(out, "%s %u", segment == &program->init ? "init step" : "step", step);
+  if (s->label[0] != '\0') lw__text_add(out, " (%s)", s->label);
+  if (s->kind == LW_STEP_LAUNCH) lw__text_add(out, ", kernel %s", program->kernels[s->kernel].name);
+}
+
+/* ---- contexts ---- */
+
+static lw_status context_build(lw_rt_context *context, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  const lw_rt_backend *backend = program->device->backend;
+  lw_arena *memory = &context->memory;
+  LW_TRY(lw__arena_alloc(memory, program->input_count, sizeof *context->inputs, &context->inputs));
+  LW_TRY(
+      lw__arena_alloc(memory, program->output_count, sizeof *context->outputs, &context->outputs));
+  LW_TRY(lw__arena_alloc(memory, program->run.slot_count, sizeof *context->slots, &context->slots));
+  if (program->arena_bytes != 0) {
+    lw_status status =
+        backend->alloc(program->device, (size_t)program->arena_bytes, &context->arena);
+    if (status != LW_OK) {
+      return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
+                      program->arena_bytes);
+    }
+  }
+  return backend->context_open(context, diag);
+}
+
+lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag, lw_rt_context **out) {
+  *out = NULL;
+  void *memory = NULL;
+  LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_context)));
+  lw_rt_context *context = memory;
+  memset(context, 0, sizeof *context);
+  atomic_init(&context->busy, false);
+  context->program = program;
+  context->stale = true;
+  context->stats = program->counts;
+  atomic_fetch_add(&program->references, 1);
+  lw_status status = context_build(context, diag);
+  if (status == LW_OK) {
+    *out = context;
+  } else {
+    lw__rt_context_destroy(context);
+  }
+  return status;
+}
+
+static void context_free_staging(lw_rt_context *context, lw_rt_binding *bindings, uint32_t count) {
+  lw_rt_device *device = context->program->device;
+  for (uint32_t i = 0; bindings != NULL && i < count; i++) {
+    if (bindings[i].staging != NULL) device->backend->free(device, bindings[i].staging);
+  }
+}
+
+void lw__rt_context_destroy(lw_rt_context *context) {
+  if (context == NULL) return;
+  lw_rt_program *program = context->program;
+  const lw_rt_backend *backend = program->device->backend;
+  backend->context_close(context);
+  context_free_staging(context, context->inputs, program->input_count);
+  context_free_staging(context, context->outputs, program->output_count);
+  if (context->arena != NULL) backend->free(program->device, context->arena);
+  lw__arena_deinit(&context->memory);
+  lw__mem_free(context);
+  lw__rt_program_release(program);
+}
+
+/* ---- bindings ---- */
+
+static lw_status bind(lw_rt_context *context, lw_rt_binding *binding, const lw_rt_io *io,
+                      void *data, size_t bytes, bool on_device) {
+  lw_rt_device *device = context->program->device;
+  if (bytes != io->bytes || (data == NULL && bytes != 0)) return LW_STATUS_USAGE;
+  if (atomic_load(&context->busy)) return LW_STATUS_USAGE;
+  if (device->backend->host_memory) on_device = true;
+  bool stage = bytes != 0 && (!on_device || (uintptr_t)data % LW_RT_IO_ALIGN_BYTES != 0);
+  if (stage && binding->staging == NULL) {
+    LW_TRY(device->backend->alloc(device, bytes, &binding->staging));
+  }
+  binding->data = data;
+  binding->address = stage ? binding->staging : data;
+  binding->on_device = on_device;
+  binding->bound = true;
+  context->stale = true;
+  return LW_OK;
+}
+
+lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes,
+                            bool on_device) {
+  if (index >= context->program->input_count) return LW_STATUS_USAGE;
+  /* Inputs are never written: the verifier refuses plans that would. */
+  void *readable = (void *)(uintptr_t)data;
+  return bind(context, &context->inputs[index], &context->program->inputs[index], readable, bytes,
+              on_device);
+}
+
+lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes,
+                             bool on_device) {
+  if (index >= context->program->output_count) return LW_STATUS_USAGE;
+  return bind(context, &context->outputs[index], &context->program->outputs[index], data, bytes,
+              on_device);
+}
+
+static lw_status check_bound(const lw_rt_binding *bindings, const lw_rt_io *ios, uint32_t count,
+                             const char *what, lw_diag *diag) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (bindings[i].bound) continue;
+    return lw__fail(diag, LW_STATUS_USAGE, "run", "%s %u ('%s') is not bound", what, i,
+                    ios[i].name);
+  }
+  return LW_OK;
+}
+
+/* Binds are looked at, addresses refreshed, and the run's staging copies counted. */
+static lw_status context_prepare(lw_rt_context *context, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  if (!context->stale) return LW_OK;
+  LW_TRY(check_bound(context->inputs, program->inputs, program->input_count, "input", diag));
+  LW_TRY(check_bound(context->outputs, program->outputs, program->output_count, "output", diag));
+  resolve_slots(program, &program->run, context->arena, context->inputs, context->outputs,
+                context->slots);
+  context->stats.staging_copies = 0;
+  for (uint32_t i = 0; i < program->input_count; i++) {
+    context->stats.staging_copies += lw__rt_binding_staged(&context->inputs[i]);
+  }
+  for (uint32_t i = 0; i < program->output_count; i++) {
+    context->stats.staging_copies += lw__rt_binding_staged(&context->outputs[i]);
+  }
+  context->stale = false;
+  return LW_OK;
+}
+
+/* ---- running ---- */
+
+static lw_status context_take(lw_rt_context *context, lw_diag *diag) {
+  if (!atomic_exchange(&context->busy, true)) return LW_OK;
+  return lw__fail(diag, LW_STATUS_USAGE, "run", "this context is already running");
+}
+
+lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) {
+  LW_TRY(context_take(context, diag));
+  lw_status status = context_prepare(context, diag);
+  if (status == LW_OK) status = context->program->device->backend->context_run(context, diag);
+  atomic_store(&context->busy, false);
+  return status;
+}
+
+lw_status lw__rt_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
+  LW_TRY(context_take(context, diag));
+  lw_status status = context_prepare(context, diag);
+  if (status == LW_OK) {
+    status = context->program->device->backend->context_enqueue(context, stream, diag);
+  }
+  atomic_store(&context->busy, false);
+  return status;
+}
+
+void lw__rt_stats(const lw_rt_context *context, lw_rt_stats *out) { *out = context->stats; }
+
+/* ---- memory helpers ---- */
+
+lw_status lw__rt_alloc(lw_rt_device *device, size_t bytes, void **out) {
+  *out = NULL;
+  return device->backend->alloc(device, bytes == 0 ? 1 : bytes, out);
+}
+
+void lw__rt_free(lw_rt_device *device, void *ptr) {
+  if (ptr != NULL) device->backend->free(device, ptr);
+}
+
+lw_status lw__rt_upload(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
+  return bytes == 0 ? LW_OK : device->backend->upload(device, dst, src, bytes);
+}
+
+lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
+  return bytes == 0 ? LW_OK : device->backend->download(device, dst, src, bytes);
+}
+
+lw_status lw__rt_flush_cache(lw_rt_device *device) { return device->backend->flush_cache(device); }

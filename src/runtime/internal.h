@@ -1,0 +1,152 @@
+/* internal.h: what the core of the runtime and its back ends share. A back end is one table of functions; the core owns
+ * reference counts, the flattened program, bindings and statistics, and never asks which back end it has. */
+#ifndef LW_RUNTIME_INTERNAL_H
+#define LW_RUNTIME_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "runtime/runtime.h"
+
+/* Kernels may rely on this alignment of every buffer's first byte. */
+#define LW_RT_IO_ALIGN_BYTES 16
+/* ... and the arena, the weights block and every staging buffer have this one. */
+#define LW_RT_ALIGN_BYTES 256
+
+/* ---- the flattened program ---- */
+
+typedef struct lw_rt_kernel {
+  const char *name;
+  uint32_t block_threads, shared_bytes;
+} lw_rt_kernel;
+
+typedef struct lw_rt_buffer {
+  lw_buffer_kind kind;
+  uint32_t index;
+  uint64_t offset, bytes;
+} lw_rt_buffer;
+
+/* A slot is the address of one buffer argument; a context holds the addresses, the program says what they are. */
+typedef struct lw_rt_slot {
+  uint32_t buffer;
+  uint64_t offset_bytes;
+} lw_rt_slot;
+
+typedef struct lw_rt_step {
+  lw_step_kind kind;
+  uint8_t fill;
+  uint32_t kernel;
+  int64_t grid;
+  uint32_t first_slot, slot_count; /* COPY: destination, source. FILL: destination */
+  uint32_t first_scalar, scalar_count;
+  uint64_t bytes;
+  double predicted_us;
+  const char *label;
+} lw_rt_step;
+
+typedef struct lw_rt_segment { /* a list of steps: the init program or a run */
+  lw_rt_step *steps;
+  uint32_t step_count;
+  lw_rt_slot *slots;
+  uint32_t slot_count;
+  int64_t *scalars;
+  uint32_t scalar_count;
+} lw_rt_segment;
+
+typedef struct lw_rt_io {
+  const char *name;
+  uint64_t bytes;
+} lw_rt_io;
+
+/* ---- the objects ---- */
+
+typedef struct lw_rt_backend lw_rt_backend;
+
+struct lw_rt_device {
+  const lw_rt_backend *backend;
+  void *state; /* the back end's */
+  atomic_uint references;
+  lw_rt_device_info info;
+  char name[128];
+};
+
+struct lw_rt_program {
+  lw_rt_device *device;
+  void *state;
+  atomic_uint references;
+  lw_arena arena;
+  lw_rt_kernel *kernels;
+  uint32_t kernel_count;
+  lw_rt_buffer *buffers;
+  uint32_t buffer_count;
+  lw_rt_io *inputs, *outputs;
+  uint32_t input_count, output_count;
+  lw_rt_segment init, run;
+  uint64_t arena_bytes, weight_bytes;
+  void *weights;      /* on the device */
+  lw_rt_stats counts; /* what one run does */
+};
+
+typedef struct lw_rt_binding {
+  void *data;    /* the caller's */
+  void *address; /* what kernels see: |data| or |staging| */
+  void *staging; /* device memory of the context, made when first needed */
+  bool bound, on_device;
+} lw_rt_binding;
+
+struct lw_rt_context {
+  lw_rt_program *program;
+  void *state;
+  lw_arena memory; /* host memory of this struct's arrays */
+  atomic_bool busy;
+  bool stale; /* a binding changed since |slots| were computed */
+  lw_rt_binding *inputs, *outputs;
+  void **slots;
+  void *arena; /* on the device */
+  lw_rt_stats stats;
+};
+
+static inline bool lw__rt_binding_staged(const lw_rt_binding *binding) {
+  return binding->bound && binding->address != binding->data;
+}
+
+/* All addresses are device addresses. Functions that fail explain themselves in |diag| and leave nothing behind. */
+struct lw_rt_backend {
+  const char *kind;
+  bool host_memory; /* device memory is host memory */
+  lw_status (*device_open)(lw_rt_device *device, uint32_t ordinal,
+                           const lw_rt_device_options *options, lw_diag *diag);
+  void (*device_close)(lw_rt_device *device);
+  /* LW_STATUS_USAGE when the device cannot run plans of this kind. */
+  lw_status (*plan_check)(lw_rt_device *device, const lw_plan *plan, lw_diag *diag);
+  lw_status (*program_open)(lw_rt_program *program, const lw_plan *plan, lw_diag *diag);
+  void (*program_close)(lw_rt_program *program);
+  /* Runs the init program and waits. */
+  lw_status (*program_init)(lw_rt_program *program, void **slots, lw_diag *diag);
+  lw_status (*context_open)(lw_rt_context *context, lw_diag *diag);
+  void (*context_close)(lw_rt_context *context);
+  lw_status (*context_run)(lw_rt_context *context, lw_diag *diag);
+  lw_status (*context_enqueue)(lw_rt_context *context, void *stream, lw_diag *diag);
+  lw_status (*alloc)(lw_rt_device *device, size_t bytes, void **out); /* bytes >= 1 */
+  void (*free)(lw_rt_device *device, void *ptr);
+  lw_status (*upload)(lw_rt_device *device, void *dst, const void *src, size_t bytes);
+  lw_status (*download)(lw_rt_device *device, void *dst, const void *src, size_t bytes);
+  lw_status (*flush_cache)(lw_rt_device *device);
+};
+
+extern const lw_rt_backend lw__rt_backend_cpu;
+extern const lw_rt_backend lw__rt_backend_null;
+extern const lw_rt_backend lw__rt_backend_cuda;
+
+/* ---- helpers of the core for back ends ---- */
+
+/* Host memory aligned to LW_RT_ALIGN_BYTES. */
+lw_status lw__rt_host_alloc(size_t bytes, void **out) LW_MUST_CHECK;
+void lw__rt_host_free(void *ptr);
+/* "step 3 (conv1): " and the kernel's name, for messages about one step. */
+void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
+                          lw_text *out);
+
+/* flatten.c: copies what running needs out of |plan| into |program|, checking every id and range on the way. */
+lw_status lw__rt_flatten(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) LW_MUST_CHECK;
+
+#endif
