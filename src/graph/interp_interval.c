@@ -59,6 +59,11 @@ static interp_iv iv_unary(lw_fn fn, interp_iv a) {
     case LW_FN_TAN:
       if (iv_has_tangent_pole(a)) return lw__iv_top(f);
       break;
+    case LW_FN_ASIN:
+    case LW_FN_ACOS:
+    case LW_FN_ATANH: /* both ends may lie outside of [-1, 1], on its two sides */
+      if (iv_contains_zero(a) && isnan(f)) return lw__iv_top(f);
+      break;
     default: break;
   }
   return lw__iv_hull(f, corner, 3);
@@ -239,7 +244,6 @@ static interp_iv sum_round(interp_iv v, double magnitude, int64_t count, bool do
   double limit = r->dtype == LW_DTYPE_F64 ? INFINITY : 0x1.ffffffp127;
   double reach = ((double)count + 16) * unit * magnitude;
   if (magnitude + reach >= limit) {
-    if (down && up) return lw__iv_top(v.f);
     if (up) v.hi = INFINITY;
     if (down) v.lo = -INFINITY;
   }

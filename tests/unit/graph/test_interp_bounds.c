@@ -422,6 +422,80 @@ static void integer_valued_floats_are_exact(void **state) {
   kit_deinit(&k);
 }
 
+/* Products of operands that were rounded to f16, all of them upward: the errors add up in the result. */
+static void errors_pass_through_products(void **state) {
+  (void)state;
+  for (int conv = 0; conv < 2; conv++) {
+    kit k;
+    lw_value_id v;
+    double x[64], want = 0, got = 0;
+    for (int i = 0; i < 64; i++) {
+      x[i] = 1 + 0x1p-11 + 0x1p-15; /* f16 rounds this to 1 + 2^-10 */
+      want += x[i] * x[i];
+      got += (1 + 0x1p-10) * (1 + 0x1p-10);
+    }
+    kit_init(&k);
+    lw_value_id a = kit_floats(&k, LW_DTYPE_F32, conv ? KIT_SHAPE(1, 64, 1) : KIT_SHAPE(1, 64), x);
+    lw_value_id b = kit_floats(&k, LW_DTYPE_F32, conv ? KIT_SHAPE(1, 64, 1) : KIT_SHAPE(64, 1), x);
+    a = kit_cast(&k, kit_cast(&k, a, LW_DTYPE_F16), LW_DTYPE_F32);
+    b = kit_cast(&k, kit_cast(&k, b, LW_DTYPE_F16), LW_DTYPE_F32);
+    lw_conv_attr attr = {.spatial = 1, .stride = {1}, .dilation = {1}, .group = 1};
+    assert_ok(conv ? lw__graph_conv(&k.g, a, b, &attr, &v) : lw__graph_dot(&k.g, a, b, &v));
+    kit_run(&k, v);
+    assert_true(fabs(k.ideal.f[0] - want) < 1e-12);
+    assert_true(k.ideal.bound[0] >= got - want && k.ideal.bound[0] < 4 * (got - want));
+    kit_deinit(&k);
+  }
+}
+
+/* Logic on unknown truth is known where the other operand decides. */
+static void logic_settles_what_it_can(void **state) {
+  (void)state;
+  kit k;
+  kit_init(&k);
+  lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(2), (const double[]){3, 3});
+  lw_value_id b = kit_ints(&k, LW_DTYPE_BOOL, KIT_SHAPE(2), (const int64_t[]){0, 1});
+  lw_value_id third = kit_map(&k, LW_FN_RECIP, x, x);
+  lw_value_id unknown = kit_map(&k, LW_FN_LT, kit_map(&k, LW_FN_MUL, third, x), kit_splat(&k, x, 1));
+  kit_run(&k, kit_map(&k, LW_FN_AND, unknown, b));
+  assert_true(k.ideal.i[0] == 0 && k.ideal.bound[0] == 0 && isinf(k.ideal.bound[1]));
+  kit_deinit(&k);
+}
+
+/* Rounding never turns a value that is not negative into one that is: square roots of tiny sums stay numbers. */
+static void signs_survive_rounding(void **state) {
+  (void)state;
+  kit k;
+  lw_value_id v;
+  kit_init(&k);
+  lw_value_id x = kit_floats(&k, LW_DTYPE_F16, KIT_SHAPE(1, 3), (const double[]){0x1p-20, 0x1p-21, 0x1p-22});
+  v = kit_map(&k, LW_FN_MUL, x, x); /* below f16's smallest number when it is stored */
+  assert_ok(lw__graph_reduce(&k.g, LW_RED_SUM, v, 2, &v));
+  kit_run(&k, kit_map(&k, LW_FN_SQRT, v, v));
+  assert_true(k.ideal.f[0] > 0 && k.ideal.bound[0] < 1e-3);
+  kit_deinit(&k);
+}
+
+/* Sums whose order decides whether the accumulator overflows tell nothing; the same of one sign do. */
+static void partial_sums_may_overflow(void **state) {
+  (void)state;
+  for (int sign = 0; sign < 2; sign++) {
+    kit k;
+    lw_value_id v;
+    kit_init(&k);
+    double big = sign ? 2e38 : -2e38;
+    lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(1, 3), (const double[]){2e38, 2e38, big});
+    assert_ok(lw__graph_reduce(&k.g, LW_RED_SUM, x, 2, &v));
+    kit_run(&k, v);
+    if (sign) {
+      assert_true(k.ideal.f[0] == INFINITY && k.ideal.bound[0] == 0);
+    } else {
+      assert_true(isinf(k.ideal.bound[0])); /* inf - inf is possible */
+    }
+    kit_deinit(&k);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(ranges_hold_every_point),
@@ -433,6 +507,10 @@ int main(void) {
       cmocka_unit_test(masks_are_understood),
       cmocka_unit_test(overflow_is_an_end_of_the_interval),
       cmocka_unit_test(integer_valued_floats_are_exact),
+      cmocka_unit_test(errors_pass_through_products),
+      cmocka_unit_test(logic_settles_what_it_can),
+      cmocka_unit_test(signs_survive_rounding),
+      cmocka_unit_test(partial_sums_may_overflow),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
