@@ -2,22 +2,25 @@
 #include "graph/interp_internal.h"
 
 static const lw__interp_fn interp_op[LW_OP_COUNT] = {
-    [LW_OP_IOTA] = lw__interp_iota,       [LW_OP_MAP] = lw__interp_map,       [LW_OP_RESHAPE] = lw__interp_reshape,
-    [LW_OP_PERMUTE] = lw__interp_permute, [LW_OP_EXPAND] = lw__interp_expand, [LW_OP_SLICE] = lw__interp_slice,
-    [LW_OP_PAD] = lw__interp_pad,         [LW_OP_WINDOW] = lw__interp_window, [LW_OP_CONCAT] = lw__interp_concat,
-    [LW_OP_REDUCE] = lw__interp_reduce,   [LW_OP_DOT] = lw__interp_dot,       [LW_OP_CONV] = lw__interp_conv,
+    [LW_OP_IOTA] = lw__interp_iota,       [LW_OP_MAP] = lw__interp_map,
+    [LW_OP_RESHAPE] = lw__interp_reshape, [LW_OP_PERMUTE] = lw__interp_permute,
+    [LW_OP_EXPAND] = lw__interp_expand,   [LW_OP_SLICE] = lw__interp_slice,
+    [LW_OP_PAD] = lw__interp_pad,         [LW_OP_WINDOW] = lw__interp_window,
+    [LW_OP_CONCAT] = lw__interp_concat,   [LW_OP_REDUCE] = lw__interp_reduce,
+    [LW_OP_DOT] = lw__interp_dot,         [LW_OP_CONV] = lw__interp_conv,
     [LW_OP_GATHER] = lw__interp_gather,
 };
 
 /* ---- tensors -------------------------------------------------------------------------------------------------*/
 
-static lw_status interp_array(interp_run *run, int64_t count, size_t size, interp_tensor *t, void *out_array) {
+static lw_status interp_array(interp_run *run, int64_t count, size_t size, interp_tensor *t,
+                              void *out_array) {
   size_t bytes;
   *(void **)out_array = NULL;
   if (!lw__mul_size((size_t)lw__max_i64(count, 1), size, &bytes)) return LW_STATUS_OUT_OF_MEMORY;
   if (run->max_bytes != 0 && bytes > run->max_bytes - run->used_bytes) {
-    return lw__fail(run->diag, LW_STATUS_OUT_OF_MEMORY, "", "the interpreter needs more than %zu bytes",
-                    run->max_bytes);
+    return lw__fail(run->diag, LW_STATUS_OUT_OF_MEMORY, "",
+                    "the interpreter needs more than %zu bytes", run->max_bytes);
   }
   LW_TRY(lw__mem_resize(out_array, bytes));
   run->used_bytes += bytes;
@@ -39,17 +42,20 @@ static lw_status interp_arrays(interp_run *run, bool bounds, interp_tensor *t) {
   return interp_array(run, t->count, sizeof(double), t, &t->hi);
 }
 
-static lw_status interp_make(interp_run *run, lw_dtype dtype, const lw_shape *shape, bool bounds, interp_tensor *out) {
+static lw_status interp_make(interp_run *run, lw_dtype dtype, const lw_shape *shape, bool bounds,
+                             interp_tensor *out) {
   *out = (interp_tensor){.dtype = dtype, .rank = shape->rank};
   out->count = lw__shape_numel(shape);
-  if (out->count < 0) return lw__fail(run->diag, LW_STATUS_USAGE, "", "the interpreter needs shapes of numbers");
+  if (out->count < 0)
+    return lw__fail(run->diag, LW_STATUS_USAGE, "", "the interpreter needs shapes of numbers");
   for (uint32_t d = 0; d < shape->rank; d++) out->dim[d] = shape->dim[d];
   lw_status status = interp_arrays(run, bounds, out);
   if (status != LW_OK) lw__interp_free(run, out);
   return status;
 }
 
-lw_status lw__interp_alloc(interp_run *run, lw_dtype dtype, const lw_shape *shape, interp_tensor *out) {
+lw_status lw__interp_alloc(interp_run *run, lw_dtype dtype, const lw_shape *shape,
+                           interp_tensor *out) {
   return interp_make(run, dtype, shape, run->ideal, out);
 }
 
@@ -84,8 +90,8 @@ void lw__interp_make_unknown(interp_tensor *t, int64_t k) {
 }
 
 /* Exact values from memory: no bounds are kept. */
-static lw_status interp_load(interp_run *run, lw_dtype dtype, const lw_shape *shape, const void *data,
-                             interp_tensor *out) {
+static lw_status interp_load(interp_run *run, lw_dtype dtype, const lw_shape *shape,
+                             const void *data, interp_tensor *out) {
   LW_TRY(interp_make(run, dtype, shape, false, out));
   for (int64_t k = 0; k < out->count; k++) {
     if (out->f != NULL) {
@@ -99,11 +105,14 @@ static lw_status interp_load(interp_run *run, lw_dtype dtype, const lw_shape *sh
 
 /* ---- one node ------------------------------------------------------------------------------------------------*/
 
-static lw_status interp_node(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+static lw_status interp_node(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                             interp_tensor *out) {
   const lw_value *value = lw__value(run->graph, node->result);
-  if (node->op == LW_OP_CONST) return interp_load(run, value->dtype, &value->shape, node->attr.constant.data, out);
+  if (node->op == LW_OP_CONST)
+    return interp_load(run, value->dtype, &value->shape, node->attr.constant.data, out);
   if (node->op >= LW_OP_COUNT || interp_op[node->op] == NULL) {
-    return lw__fail(run->diag, LW_STATUS_UNSUPPORTED, node->name, "the interpreter cannot run this operator");
+    return lw__fail(run->diag, LW_STATUS_UNSUPPORTED, node->name,
+                    "the interpreter cannot run this operator");
   }
   LW_TRY(lw__interp_alloc(run, value->dtype, &value->shape, out));
   lw_status status = interp_op[node->op](run, node, in, out);
@@ -149,7 +158,8 @@ static lw_status state_init(interp_state *s, lw_arena *scratch) {
 
 static void state_deinit(interp_state *s) {
   if (s->tensors == NULL) return;
-  for (uint32_t v = 0; v < s->run.graph->values.count; v++) lw__interp_free(&s->run, &s->tensors[v]);
+  for (uint32_t v = 0; v < s->run.graph->values.count; v++)
+    lw__interp_free(&s->run, &s->tensors[v]);
 }
 
 static lw_status load_inputs(interp_state *s, const lw_host_tensor *inputs) {
@@ -158,7 +168,8 @@ static lw_status load_inputs(interp_state *s, const lw_host_tensor *inputs) {
     lw_value_id v = g->inputs.data[k];
     const lw_value *value = lw__value(g, v);
     if (inputs[k].dtype != value->dtype || !lw__shape_eq(g, &inputs[k].shape, &value->shape)) {
-      return lw__fail(s->run.diag, LW_STATUS_USAGE, value->name, "input %u has another type or shape", k);
+      return lw__fail(s->run.diag, LW_STATUS_USAGE, value->name,
+                      "input %u has another type or shape", k);
     }
     if (s->uses[v] == 0) continue;
     LW_TRY(interp_load(&s->run, value->dtype, &value->shape, inputs[k].data, &s->tensors[v]));
@@ -180,7 +191,8 @@ static void result_element(const interp_tensor *t, int64_t k, lw_oracle_tensor *
   out->bound[k] = lw__iv_is_top(v) || isnan(spread) ? INFINITY : spread;
 }
 
-static lw_status copy_result(const interp_tensor *t, const lw_shape *shape, lw_arena *arena, lw_oracle_tensor *out) {
+static lw_status copy_result(const interp_tensor *t, const lw_shape *shape, lw_arena *arena,
+                             lw_oracle_tensor *out) {
   *out = (lw_oracle_tensor){.dtype = t->dtype, .shape = *shape, .count = t->count};
   size_t count = (size_t)lw__max_i64(t->count, 1);
   LW_TRY(lw__arena_alloc(arena, count, sizeof(double), &out->bound));
@@ -206,15 +218,16 @@ static lw_status run_nodes(interp_state *s) {
   for (uint32_t n = 0; n < g->nodes.count; n++) {
     const lw_node *node = lw__node(g, n);
     if (node->dead || node->op == LW_OP_INPUT || s->uses[node->result] == 0) continue;
-    for (uint32_t k = 0; k < node->operand_count; k++) s->in[k] = &s->tensors[lw__operand(g, node, k)];
+    for (uint32_t k = 0; k < node->operand_count; k++)
+      s->in[k] = &s->tensors[lw__operand(g, node, k)];
     LW_TRY(interp_node(&s->run, node, s->in, &s->tensors[node->result]));
     for (uint32_t k = 0; k < node->operand_count; k++) release_use(s, lw__operand(g, node, k));
   }
   return LW_OK;
 }
 
-static lw_status run_state(interp_state *s, lw_arena *scratch, const lw_host_tensor *inputs, lw_arena *arena,
-                           lw_oracle_tensor *out_results) {
+static lw_status run_state(interp_state *s, lw_arena *scratch, const lw_host_tensor *inputs,
+                           lw_arena *arena, lw_oracle_tensor *out_results) {
   const lw_graph *g = s->run.graph;
   LW_TRY(state_init(s, scratch));
   LW_TRY(load_inputs(s, inputs));
@@ -226,8 +239,9 @@ static lw_status run_state(interp_state *s, lw_arena *scratch, const lw_host_ten
   return LW_OK;
 }
 
-lw_status lw__interp_run(const lw_graph *graph, lw_interp_mode mode, const lw_host_tensor *inputs, lw_arena *arena,
-                         size_t max_bytes, lw_diag *diag, lw_oracle_tensor *out_results) {
+lw_status lw__interp_run(const lw_graph *graph, lw_interp_mode mode, const lw_host_tensor *inputs,
+                         lw_arena *arena, size_t max_bytes, lw_diag *diag,
+                         lw_oracle_tensor *out_results) {
   interp_state s = {.run = {graph, diag, mode == LW_INTERP_IDEAL, 0, max_bytes}};
   lw_arena scratch = {0};
   lw_status status = run_state(&s, &scratch, inputs, arena, out_results);
@@ -238,7 +252,8 @@ lw_status lw__interp_run(const lw_graph *graph, lw_interp_mode mode, const lw_ho
 
 /* ---- constant folding ----------------------------------------------------------------------------------------*/
 
-static lw_status store_host(const interp_tensor *t, const lw_shape *shape, lw_arena *arena, lw_host_tensor *out) {
+static lw_status store_host(const interp_tensor *t, const lw_shape *shape, lw_arena *arena,
+                            lw_host_tensor *out) {
   *out = (lw_host_tensor){.dtype = t->dtype, .shape = *shape};
   size_t size = lw_dtype_size_bytes(t->dtype);
   LW_TRY(lw__arena_alloc(arena, (size_t)lw__max_i64(t->count, 1), size, &out->data));
@@ -252,8 +267,9 @@ static lw_status store_host(const interp_tensor *t, const lw_shape *shape, lw_ar
   return LW_OK;
 }
 
-static lw_status fold_loaded(interp_run *run, const lw_node *node, const lw_host_tensor *operands, interp_tensor *in,
-                             const interp_tensor **in_ptr, lw_arena *arena, lw_host_tensor *out) {
+static lw_status fold_loaded(interp_run *run, const lw_node *node, const lw_host_tensor *operands,
+                             interp_tensor *in, const interp_tensor **in_ptr, lw_arena *arena,
+                             lw_host_tensor *out) {
   for (uint32_t k = 0; k < node->operand_count; k++) {
     LW_TRY(interp_load(run, operands[k].dtype, &operands[k].shape, operands[k].data, &in[k]));
     in_ptr[k] = &in[k];
@@ -265,8 +281,9 @@ static lw_status fold_loaded(interp_run *run, const lw_node *node, const lw_host
   return status;
 }
 
-lw_status lw__interp_fold_node(const lw_graph *graph, lw_node_id node_id, const lw_host_tensor *operands,
-                               lw_arena *arena, lw_host_tensor *out) {
+lw_status lw__interp_fold_node(const lw_graph *graph, lw_node_id node_id,
+                               const lw_host_tensor *operands, lw_arena *arena,
+                               lw_host_tensor *out) {
   const lw_node *node = lw__node(graph, node_id);
   interp_run run = {.graph = graph, .diag = graph->diag};
   lw_arena scratch = {0};

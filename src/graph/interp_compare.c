@@ -13,7 +13,8 @@ static double got_as_double(const lw_oracle_tensor *want, const void *got, int64
   return lw__elem_get_f64(want->dtype, got, k);
 }
 
-static double compare_int(const lw_oracle_tensor *want, const void *got, int64_t k, double *out_want) {
+static double compare_int(const lw_oracle_tensor *want, const void *got, int64_t k,
+                          double *out_want) {
   *out_want = want->dtype == LW_DTYPE_U64 ? (double)(uint64_t)want->i[k] : (double)want->i[k];
   return lw__elem_get_i64(want->dtype, got, k) == want->i[k] ? 0 : INFINITY;
 }
@@ -27,7 +28,8 @@ void lw__interp_compare(const lw_oracle_tensor *want, const void *got, lw_compar
       continue;
     }
     double y = got_as_double(want, got, k), x;
-    double ratio = want->i != NULL ? compare_int(want, got, k, &x) : error_ratio(y, x = want->f[k], want->bound[k]);
+    double ratio = want->i != NULL ? compare_int(want, got, k, &x)
+                                   : error_ratio(y, x = want->f[k], want->bound[k]);
     if (ratio > 1) out->bad++;
     if (isfinite(y) && isfinite(x)) out->max_abs_error = fmax(out->max_abs_error, fabs(y - x));
     if (out->worst_index >= 0 && ratio <= out->worst_ratio) continue;

@@ -44,7 +44,8 @@ typedef struct interp_rounding {
   double compute_unit, relative, before_store, unit, least_normal, flush, overflow;
 } interp_rounding;
 
-lw_status lw__interp_alloc(interp_run *run, lw_dtype dtype, const lw_shape *shape, interp_tensor *out) LW_MUST_CHECK;
+lw_status lw__interp_alloc(interp_run *run, lw_dtype dtype, const lw_shape *shape,
+                           interp_tensor *out) LW_MUST_CHECK;
 void lw__interp_free(interp_run *run, interp_tensor *tensor);
 /* Number of elements of the dims [begin, end). */
 int64_t lw__interp_span(const interp_tensor *t, uint32_t begin, uint32_t end);
@@ -95,24 +96,38 @@ typedef struct interp_sum {
 void lw__interp_sum_add(interp_sum *sum, interp_iv term);
 interp_iv lw__interp_sum_end(const interp_sum *sum, const interp_rounding *r);
 /* The end of a sum of finite terms: |f| +- |error|, sum of the terms' magnitudes, number of terms. */
-interp_iv lw__interp_sum_finite(double f, double error, double magnitude, int64_t count, const interp_rounding *r);
+interp_iv lw__interp_sum_finite(double f, double error, double magnitude, int64_t count,
+                                const interp_rounding *r);
 
 /* ---- one function per kind of node ---------------------------------------------------------------------------
  * |out| is allocated with the result's type and shape. */
-typedef lw_status (*lw__interp_fn)(interp_run *run, const lw_node *node, const interp_tensor *const *in,
-                                   interp_tensor *out);
-lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_map(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_reshape(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_permute(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_expand(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_slice(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_pad(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_window(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_gather(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_reduce(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
-lw_status lw__interp_conv(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out);
+typedef lw_status (*lw__interp_fn)(interp_run *run, const lw_node *node,
+                                   const interp_tensor *const *in, interp_tensor *out);
+lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                          interp_tensor *out);
+lw_status lw__interp_map(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out);
+lw_status lw__interp_reshape(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                             interp_tensor *out);
+lw_status lw__interp_permute(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                             interp_tensor *out);
+lw_status lw__interp_expand(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out);
+lw_status lw__interp_slice(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                           interp_tensor *out);
+lw_status lw__interp_pad(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out);
+lw_status lw__interp_window(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out);
+lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out);
+lw_status lw__interp_gather(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out);
+lw_status lw__interp_reduce(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out);
+lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out);
+lw_status lw__interp_conv(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                          interp_tensor *out);
 
 #endif

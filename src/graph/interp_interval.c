@@ -82,7 +82,8 @@ static interp_iv iv_square(double f, interp_iv a) {
 
 /* MOD and REM are x - q*y with an integer q that jumps; where it is the same at all corners the function is linear. */
 static interp_iv iv_remainder(lw_fn fn, double f, interp_iv a, interp_iv b) {
-  if (iv_contains_zero(b) || isinf(a.lo) || isinf(a.hi) || isinf(b.lo) || isinf(b.hi)) return lw__iv_top(f);
+  if (iv_contains_zero(b) || isinf(a.lo) || isinf(a.hi) || isinf(b.lo) || isinf(b.hi))
+    return lw__iv_top(f);
   double quotient[4] = {a.lo / b.lo, a.lo / b.hi, a.hi / b.lo, a.hi / b.hi};
   bool equal = true;
   for (int k = 0; k < 4; k++) {
@@ -122,7 +123,8 @@ static interp_iv iv_angle(double f, interp_iv y, interp_iv x) {
 
 interp_iv lw__iv_map(lw_fn fn, interp_iv a, interp_iv b, bool same) {
   bool unary = lw__fn_info[fn].arity == 1;
-  if (lw__iv_is_top(a) || (!unary && lw__iv_is_top(b))) return lw__iv_top(lw__fn_eval_f64(fn, a.f, b.f, 0));
+  if (lw__iv_is_top(a) || (!unary && lw__iv_is_top(b)))
+    return lw__iv_top(lw__fn_eval_f64(fn, a.f, b.f, 0));
   if (unary) return iv_unary(fn, a);
   double f = lw__fn_eval_f64(fn, a.f, b.f, 0);
   if (lw__iv_is_exact(a) && lw__iv_is_exact(b)) return lw__iv_exact(f);
@@ -186,7 +188,8 @@ interp_rounding lw__interp_rounding(lw_dtype dtype, double ulp) {
   r.compute_unit = wide ? u : 0x1p-24;
   r.relative = ulp * 2 * r.compute_unit;
   r.before_store = ulp > 0.5 ? (ulp - 0.5) * 2 * r.compute_unit : 0;
-  if (wide) r.relative += 4 * u; /* the ideal value is itself an f64 and its functions come from libm */
+  if (wide)
+    r.relative += 4 * u; /* the ideal value is itself an f64 and its functions come from libm */
   r.flush = wide ? 0x1p-1022 : 0x1p-126;
   /* Half a unit in the last place above the largest finite number: from there on rounding gives infinity. */
   r.overflow = lw__dtype_largest(dtype) * ((2 - u) / (2 - 2 * u));
@@ -239,7 +242,8 @@ void lw__interp_sum_add(interp_sum *s, interp_iv t) {
 
 /* |v| is the exact range of the sum; adds the accumulator's rounding in any order of at most |count| terms, then the
  * rounding of the result. Partial sums that may overflow on both sides leave nothing known. */
-static interp_iv sum_round(interp_iv v, double magnitude, int64_t count, bool down, bool up, const interp_rounding *r) {
+static interp_iv sum_round(interp_iv v, double magnitude, int64_t count, bool down, bool up,
+                           const interp_rounding *r) {
   double unit = r->dtype == LW_DTYPE_F64 ? 2 * r->compute_unit : r->compute_unit;
   double limit = r->dtype == LW_DTYPE_F64 ? INFINITY : 0x1.ffffffp127;
   double reach = ((double)count + 16) * unit * magnitude;
@@ -274,7 +278,8 @@ interp_iv lw__interp_sum_end(const interp_sum *s, const interp_rounding *r) {
   return lw__iv_round(v, &store, exact);
 }
 
-interp_iv lw__interp_sum_finite(double f, double error, double magnitude, int64_t count, const interp_rounding *r) {
+interp_iv lw__interp_sum_finite(double f, double error, double magnitude, int64_t count,
+                                const interp_rounding *r) {
   interp_rounding store = *r;
   store.relative = 0;
   interp_iv v = {f, f - error, f + error};

@@ -1,7 +1,8 @@
 /* interp_map.c: the interpreter's map nodes (one scalar function per element) and iota. */
 #include "graph/interp_internal.h"
 
-lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                          interp_tensor *out) {
   (void)run;
   (void)in;
   uint32_t axis = node->attr.axis;
@@ -25,7 +26,8 @@ static bool map_is_exact_op(lw_fn fn, interp_iv b) {
   return fn == LW_FN_DIV && lw__iv_is_exact(b) && fabs(frexp(b.f, &exponent)) == 0.5;
 }
 
-static void map_float(const interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+static void map_float(const interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                      interp_tensor *out) {
   lw_fn fn = node->attr.fn;
   const lw_fn_info *info = &lw__fn_info[fn];
   bool rounds = info->ulp > 0;
@@ -48,7 +50,8 @@ static void map_int(const lw_node *node, const interp_tensor *const *in, interp_
   const interp_tensor *a = in[0], *b = lw__fn_info[fn].arity > 1 ? in[1] : in[0];
   for (int64_t k = 0; k < out->count; k++) {
     out->i[k] = lw__fn_eval_i64(fn, a->dtype, a->i[k], b->i[k], 0);
-    if (lw__interp_is_ambiguous(a, k) || lw__interp_is_ambiguous(b, k)) lw__interp_make_unknown(out, k);
+    if (lw__interp_is_ambiguous(a, k) || lw__interp_is_ambiguous(b, k))
+      lw__interp_make_unknown(out, k);
   }
 }
 
@@ -63,7 +66,8 @@ static void map_logic(const lw_node *node, const interp_tensor *const *in, inter
     int64_t flip_a = lw__interp_is_ambiguous(a, k), flip_b = lw__interp_is_ambiguous(b, k);
     for (int64_t x = 0; x <= flip_a; x++) {
       for (int64_t y = 0; y <= flip_b; y++) {
-        differs = differs || lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a->i[k] ^ x, b->i[k] ^ y, 0) != truth;
+        differs =
+            differs || lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a->i[k] ^ x, b->i[k] ^ y, 0) != truth;
       }
     }
     if (differs) lw__interp_make_unknown(out, k);
@@ -85,7 +89,8 @@ static void select_element(const interp_tensor *const *in, interp_tensor *out, i
   lw__interp_copy(out, k, chosen, k);
   if (!lw__interp_is_ambiguous(in[0], k)) return;
   if (out->f == NULL) {
-    if (chosen->i[k] != other->i[k] || lw__interp_is_ambiguous(other, k)) lw__interp_make_unknown(out, k);
+    if (chosen->i[k] != other->i[k] || lw__interp_is_ambiguous(other, k))
+      lw__interp_make_unknown(out, k);
     return;
   }
   interp_iv x = lw__interp_get(chosen, k), y = lw__interp_get(other, k);
@@ -97,7 +102,9 @@ static void select_element(const interp_tensor *const *in, interp_tensor *out, i
 
 static bool cast_is_f8(lw_dtype t) { return t == LW_DTYPE_F8E4M3 || t == LW_DTYPE_F8E5M2; }
 
-static double cast_float(double x, lw_dtype from, lw_dtype to) { return lw__cast((lw_scalar){.f = x}, from, to).f; }
+static double cast_float(double x, lw_dtype from, lw_dtype to) {
+  return lw__cast((lw_scalar){.f = x}, from, to).f;
+}
 
 /* Every value of |from| is one of |to|. */
 static bool cast_only_widens(lw_dtype from, lw_dtype to) {
@@ -163,7 +170,8 @@ static void map_cast(const interp_run *run, const interp_tensor *a, interp_tenso
   }
 }
 
-lw_status lw__interp_map(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_map(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out) {
   switch (lw__fn_info[node->attr.fn].domain) {
     case LW_DOMAIN_CAST: map_cast(run, in[0], out); break;
     case LW_DOMAIN_SELECT:

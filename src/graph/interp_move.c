@@ -19,7 +19,8 @@ static void index_advance(const interp_tensor *t, int64_t *index) {
 }
 
 /* result[index] = source[base + sum of index[d] * stride[d]] */
-static void move_affine(const interp_tensor *src, interp_tensor *out, int64_t base, const int64_t *stride) {
+static void move_affine(const interp_tensor *src, interp_tensor *out, int64_t base,
+                        const int64_t *stride) {
   int64_t index[LW_MAX_RANK] = {0};
   for (int64_t k = 0; k < out->count; k++) {
     int64_t at = base;
@@ -47,7 +48,8 @@ lw_status lw__interp_permute(interp_run *run, const lw_node *node, const interp_
   return LW_OK;
 }
 
-lw_status lw__interp_expand(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_expand(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out) {
   (void)run;
   (void)node;
   int64_t stride[LW_MAX_RANK];
@@ -59,7 +61,8 @@ lw_status lw__interp_expand(interp_run *run, const lw_node *node, const interp_t
   return LW_OK;
 }
 
-lw_status lw__interp_slice(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_slice(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                           interp_tensor *out) {
   (void)run;
   int64_t stride[LW_MAX_RANK], base = 0;
   strides_of(in[0], stride);
@@ -71,7 +74,8 @@ lw_status lw__interp_slice(interp_run *run, const lw_node *node, const interp_te
   return LW_OK;
 }
 
-lw_status lw__interp_window(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_window(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out) {
   (void)run;
   int64_t stride[LW_MAX_RANK], from[LW_MAX_RANK];
   strides_of(in[0], from);
@@ -85,7 +89,8 @@ lw_status lw__interp_window(interp_run *run, const lw_node *node, const interp_t
   return LW_OK;
 }
 
-lw_status lw__interp_pad(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_pad(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out) {
   (void)run;
   int64_t stride[LW_MAX_RANK], index[LW_MAX_RANK] = {0};
   strides_of(in[0], stride);
@@ -108,7 +113,8 @@ lw_status lw__interp_pad(interp_run *run, const lw_node *node, const interp_tens
   return LW_OK;
 }
 
-lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out) {
   (void)run;
   uint32_t axis = node->attr.axis;
   int64_t outer = lw__interp_span(out, 0, axis), inner = lw__interp_span(out, axis + 1, out->rank);
@@ -117,7 +123,8 @@ lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_t
     int64_t run_length = in[p]->dim[axis] * inner;
     for (int64_t o = 0; o < outer; o++) {
       int64_t to = (o * out->dim[axis] + before) * inner;
-      for (int64_t k = 0; k < run_length; k++) lw__interp_copy(out, to + k, in[p], o * run_length + k);
+      for (int64_t k = 0; k < run_length; k++)
+        lw__interp_copy(out, to + k, in[p], o * run_length + k);
     }
     before += in[p]->dim[axis];
   }
@@ -125,8 +132,9 @@ lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_t
 }
 
 /* Coordinate in data dim |d| of result element |k|. */
-static lw_status gather_coordinate(interp_run *run, const lw_node *node, const interp_tensor *const *in, uint32_t d,
-                                   int64_t k, const int64_t *index, int64_t *out_x, bool *out_ambiguous) {
+static lw_status gather_coordinate(interp_run *run, const lw_node *node,
+                                   const interp_tensor *const *in, uint32_t d, int64_t k,
+                                   const int64_t *index, int64_t *out_x, bool *out_ambiguous) {
   int8_t select = node->attr.gather.select[d];
   if (select < 0) {
     *out_x = index[-1 - select];
@@ -139,14 +147,15 @@ static lw_status gather_coordinate(interp_run *run, const lw_node *node, const i
     x = lw__min_i64(lw__max_i64(x, -extent), extent - 1);
   }
   if (x < -extent || x >= extent) {
-    return lw__fail(run->diag, LW_STATUS_MODEL_INVALID, node->name, "gather index %lld is outside of extent %lld",
-                    (long long)x, (long long)extent);
+    return lw__fail(run->diag, LW_STATUS_MODEL_INVALID, node->name,
+                    "gather index %lld is outside of extent %lld", (long long)x, (long long)extent);
   }
   *out_x = x < 0 ? x + extent : x;
   return LW_OK;
 }
 
-lw_status lw__interp_gather(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_gather(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out) {
   int64_t stride[LW_MAX_RANK], index[LW_MAX_RANK] = {0};
   strides_of(in[0], stride);
   for (int64_t k = 0; k < out->count; k++, index_advance(out, index)) {

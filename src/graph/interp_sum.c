@@ -43,29 +43,35 @@ static int64_t reduce_at(const reduce_plan *p, int64_t base, int64_t k) {
   return base + reduce_offset(p->gone, p->gone_dim, p->gone_stride, k);
 }
 
-static interp_iv reduce_sum(const interp_tensor *t, const reduce_plan *p, int64_t base, const interp_rounding *r) {
+static interp_iv reduce_sum(const interp_tensor *t, const reduce_plan *p, int64_t base,
+                            const interp_rounding *r) {
   interp_sum sum = {0};
-  for (int64_t k = 0; k < p->gone_count; k++) lw__interp_sum_add(&sum, lw__interp_get(t, reduce_at(p, base, k)));
+  for (int64_t k = 0; k < p->gone_count; k++)
+    lw__interp_sum_add(&sum, lw__interp_get(t, reduce_at(p, base, k)));
   return lw__interp_sum_end(&sum, r);
 }
 
 /* Exact products by |combine| (MUL, MIN, MAX), element after element. */
-static interp_iv reduce_fold(const interp_tensor *t, const reduce_plan *p, int64_t base, lw_red red) {
+static interp_iv reduce_fold(const interp_tensor *t, const reduce_plan *p, int64_t base,
+                             lw_red red) {
   interp_iv acc = lw__iv_exact(lw__red_identity_f64(red, t->dtype));
   for (int64_t k = 0; k < p->gone_count; k++) {
-    acc = lw__iv_map(lw__red_info[red].combine, acc, lw__interp_get(t, reduce_at(p, base, k)), false);
+    acc =
+        lw__iv_map(lw__red_info[red].combine, acc, lw__interp_get(t, reduce_at(p, base, k)), false);
   }
   return acc;
 }
 
 /* Rounding of a product in any order: relative, unless a partial product may leave the accumulator's range. */
-static interp_iv reduce_product(const interp_tensor *t, const reduce_plan *p, int64_t base, interp_rounding r) {
+static interp_iv reduce_product(const interp_tensor *t, const reduce_plan *p, int64_t base,
+                                interp_rounding r) {
   interp_iv v = reduce_fold(t, p, base, LW_RED_PROD);
   if (p->gone_count <= 1 || isnan(v.lo) || lw__iv_is_top(v)) return v;
   double up = 1, down = 1;
   for (int64_t k = 0; k < p->gone_count; k++) {
     interp_iv x = lw__interp_get(t, reduce_at(p, base, k));
-    double m = fmax(fabs(x.lo), fabs(x.hi)), least = x.lo <= 0 && x.hi >= 0 ? 0 : fmin(fabs(x.lo), fabs(x.hi));
+    double m = fmax(fabs(x.lo), fabs(x.hi)),
+           least = x.lo <= 0 && x.hi >= 0 ? 0 : fmin(fabs(x.lo), fabs(x.hi));
     up *= fmax(m, 1);
     if (least > 0) down *= fmin(least, 1);
   }
@@ -76,7 +82,8 @@ static interp_iv reduce_product(const interp_tensor *t, const reduce_plan *p, in
   return lw__iv_round(v, &r, true);
 }
 
-static void reduce_float(const interp_run *run, const lw_node *node, const interp_tensor *t, interp_tensor *out) {
+static void reduce_float(const interp_run *run, const lw_node *node, const interp_tensor *t,
+                         interp_tensor *out) {
   reduce_plan p;
   reduce_plan_init(&p, t, node->attr.reduce.axes);
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
@@ -108,14 +115,16 @@ static void reduce_int(const lw_node *node, const interp_tensor *t, interp_tenso
       acc = lw__fn_eval_i64(combine, t->dtype, acc, t->i[at], 0);
       bool ambiguous = lw__interp_is_ambiguous(t, at);
       unknown = unknown || ambiguous;
-      settled = settled || (!ambiguous && ((red == LW_RED_ANY && t->i[at] != 0) || (red == LW_RED_ALL && t->i[at] == 0)));
+      settled = settled || (!ambiguous && ((red == LW_RED_ANY && t->i[at] != 0) ||
+                                           (red == LW_RED_ALL && t->i[at] == 0)));
     }
     out->i[k] = acc;
     if (unknown && !settled) lw__interp_make_unknown(out, k);
   }
 }
 
-lw_status lw__interp_reduce(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_reduce(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                            interp_tensor *out) {
   if (out->f != NULL) {
     reduce_float(run, node, in[0], out);
   } else {
@@ -167,8 +176,8 @@ static void product_sums_clear(product_sums *s, int64_t count) {
 }
 
 /* value, magnitude and reach += b[j * step] * a for j in [0, count) */
-static void product_sums_add(product_sums *s, int64_t first, int64_t count, double a, double a_reach, const double *b,
-                             const double *b_reach, int64_t step) {
+static void product_sums_add(product_sums *s, int64_t first, int64_t count, double a,
+                             double a_reach, const double *b, const double *b_reach, int64_t step) {
   double *value = s->value + first, *magnitude = s->magnitude + first, *reach = s->reach + first;
   double a_magnitude = fabs(a);
   for (int64_t j = 0; j < count; j++) {
@@ -179,19 +188,21 @@ static void product_sums_add(product_sums *s, int64_t first, int64_t count, doub
   }
 }
 
-static void product_sums_store(const product_sums *s, int64_t count, int64_t terms, const interp_rounding *r,
-                               interp_tensor *out, int64_t first) {
+static void product_sums_store(const product_sums *s, int64_t count, int64_t terms,
+                               const interp_rounding *r, interp_tensor *out, int64_t first) {
   for (int64_t j = 0; j < count; j++) {
     if (out->lo == NULL) {
       out->f[first + j] = lw__round_to(out->dtype, s->value[j]);
       continue;
     }
     double error = fmax(s->reach[j] - s->magnitude[j], 0);
-    lw__interp_put(out, first + j, lw__interp_sum_finite(s->value[j], error, s->reach[j], terms, r));
+    lw__interp_put(out, first + j,
+                   lw__interp_sum_finite(s->value[j], error, s->reach[j], terms, r));
   }
 }
 
-static interp_iv product_term(const interp_tensor *a, int64_t i, const interp_tensor *b, int64_t j) {
+static interp_iv product_term(const interp_tensor *a, int64_t i, const interp_tensor *b,
+                              int64_t j) {
   return lw__iv_map(LW_FN_MUL, lw__interp_get(a, i), lw__interp_get(b, j), false);
 }
 
@@ -211,7 +222,8 @@ typedef struct dot_sizes {
   int64_t batch, m, n, k;
 } dot_sizes;
 
-static void dot_int(const interp_tensor *a, const interp_tensor *b, dot_sizes z, interp_tensor *out) {
+static void dot_int(const interp_tensor *a, const interp_tensor *b, dot_sizes z,
+                    interp_tensor *out) {
   for (int64_t e = 0; e < out->count; e++) {
     int64_t col = e % z.n, row = e / z.n, batch = row / z.m, acc = 0;
     bool unknown = false;
@@ -226,8 +238,8 @@ static void dot_int(const interp_tensor *a, const interp_tensor *b, dot_sizes z,
   }
 }
 
-static void dot_by_terms(const interp_run *run, const interp_tensor *a, const interp_tensor *b, dot_sizes z,
-                         interp_tensor *out) {
+static void dot_by_terms(const interp_run *run, const interp_tensor *a, const interp_tensor *b,
+                         dot_sizes z, interp_tensor *out) {
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
   for (int64_t e = 0; e < out->count; e++) {
     int64_t col = e % z.n, row = e / z.n, batch = row / z.m;
@@ -239,7 +251,8 @@ static void dot_by_terms(const interp_run *run, const interp_tensor *a, const in
   }
 }
 
-static lw_status dot_finite(const interp_tensor *a, const interp_tensor *b, dot_sizes z, interp_tensor *out) {
+static lw_status dot_finite(const interp_tensor *a, const interp_tensor *b, dot_sizes z,
+                            interp_tensor *out) {
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
   double *a_reach = NULL, *b_reach = NULL;
   product_sums sums = {0};
@@ -262,11 +275,13 @@ done:
   return status;
 }
 
-lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                         interp_tensor *out) {
   (void)node;
   const interp_tensor *a = in[0], *b = in[1];
   uint32_t rank = a->rank;
-  dot_sizes z = {lw__interp_span(a, 0, rank - 2), a->dim[rank - 2], b->dim[rank - 1], a->dim[rank - 1]};
+  dot_sizes z = {lw__interp_span(a, 0, rank - 2), a->dim[rank - 2], b->dim[rank - 1],
+                 a->dim[rank - 1]};
   if (out->f == NULL) {
     dot_int(a, b, z, out);
     return LW_OK;
@@ -286,9 +301,10 @@ typedef struct conv_sizes {
   bool transposed;
 } conv_sizes;
 
-static conv_sizes conv_sizes_of(const lw_conv_attr *attr, const interp_tensor *x, const interp_tensor *w,
-                                const interp_tensor *out) {
-  conv_sizes z = {.n = x->dim[0], .m = out->dim[1], .group = attr->group, .transposed = attr->transposed};
+static conv_sizes conv_sizes_of(const lw_conv_attr *attr, const interp_tensor *x,
+                                const interp_tensor *w, const interp_tensor *out) {
+  conv_sizes z = {
+      .n = x->dim[0], .m = out->dim[1], .group = attr->group, .transposed = attr->transposed};
   z.c_per_group = x->dim[1] / attr->group;
   z.m_per_group = z.m / attr->group;
   for (uint32_t s = 0; s < 3; s++) {
@@ -341,42 +357,47 @@ typedef struct conv_arrays {
 } conv_arrays;
 
 /* Adds one tap row: result row of |s| gets weight tap (.., t) times the x row at |x_row|. */
-static void conv_add_row(const conv_sizes *z, const conv_arrays *d, int64_t x_row, int64_t w_at, int64_t t,
-                         product_sums *s, int64_t out_row) {
+static void conv_add_row(const conv_sizes *z, const conv_arrays *d, int64_t x_row, int64_t w_at,
+                         int64_t t, product_sums *s, int64_t out_row) {
   double w = d->w[w_at], reach = d->w_reach[w_at];
   if (!z->transposed) {
     int64_t first, last;
     conv_inside(z, t, &first, &last);
     int64_t x_at = x_row + first * z->stride[2] - z->pad[2] + t * z->dilation[2];
     if (last > first) {
-      product_sums_add(s, out_row + first, last - first, w, reach, d->x + x_at, d->x_reach + x_at, z->stride[2]);
+      product_sums_add(s, out_row + first, last - first, w, reach, d->x + x_at, d->x_reach + x_at,
+                       z->stride[2]);
     }
     return;
   }
   for (int64_t o = 0; o < z->o[2]; o++) {
     int64_t i = conv_position(z, 2, o, t);
-    if (i >= 0) product_sums_add(s, out_row + o, 1, w, reach, d->x + x_row + i, d->x_reach + x_row + i, 1);
+    if (i >= 0)
+      product_sums_add(s, out_row + o, 1, w, reach, d->x + x_row + i, d->x_reach + x_row + i, 1);
   }
 }
 
 /* One input channel into one output plane. */
-static void conv_add_channel(const conv_sizes *z, const conv_arrays *d, int64_t x_base, int64_t w_base,
-                             product_sums *s) {
+static void conv_add_channel(const conv_sizes *z, const conv_arrays *d, int64_t x_base,
+                             int64_t w_base, product_sums *s) {
   for (int64_t t0 = 0; t0 < z->w[0]; t0++) {
     for (int64_t t1 = 0; t1 < z->w[1]; t1++) {
       for (int64_t rows = 0; rows < z->o[0] * z->o[1]; rows++) {
-        int64_t i0 = conv_position(z, 0, rows / z->o[1], t0), i1 = conv_position(z, 1, rows % z->o[1], t1);
+        int64_t i0 = conv_position(z, 0, rows / z->o[1], t0),
+                i1 = conv_position(z, 1, rows % z->o[1], t1);
         if (i0 < 0 || i1 < 0) continue;
         int64_t x_row = x_base + (i0 * z->x[1] + i1) * z->x[2];
         for (int64_t t2 = 0; t2 < z->w[2]; t2++) {
-          conv_add_row(z, d, x_row, w_base + (t0 * z->w[1] + t1) * z->w[2] + t2, t2, s, rows * z->o[2]);
+          conv_add_row(z, d, x_row, w_base + (t0 * z->w[1] + t1) * z->w[2] + t2, t2, s,
+                       rows * z->o[2]);
         }
       }
     }
   }
 }
 
-static lw_status conv_finite(const interp_tensor *x, const interp_tensor *w, const conv_sizes *z, interp_tensor *out) {
+static lw_status conv_finite(const interp_tensor *x, const interp_tensor *w, const conv_sizes *z,
+                             interp_tensor *out) {
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
   int64_t plane = z->o[0] * z->o[1] * z->o[2], x_plane = z->x[0] * z->x[1] * z->x[2];
   int64_t terms = z->c_per_group * z->w[0] * z->w[1] * z->w[2];
@@ -417,16 +438,18 @@ static int64_t conv_source(const conv_sizes *z, int64_t o, int64_t t) {
   return at;
 }
 
-typedef void conv_term(void *context, const interp_tensor *x, int64_t x_at, const interp_tensor *w, int64_t w_at);
+typedef void conv_term(void *context, const interp_tensor *x, int64_t x_at, const interp_tensor *w,
+                       int64_t w_at);
 
 /* Calls |term| for every product of result element |k|. */
-static void conv_each_term(const conv_sizes *z, const interp_tensor *x, const interp_tensor *w, int64_t k,
-                           conv_term *term, void *context) {
+static void conv_each_term(const conv_sizes *z, const interp_tensor *x, const interp_tensor *w,
+                           int64_t k, conv_term *term, void *context) {
   int64_t plane = z->o[0] * z->o[1] * z->o[2], x_plane = z->x[0] * z->x[1] * z->x[2];
   int64_t taps = z->w[0] * z->w[1] * z->w[2], nm = k / plane;
   int64_t n = nm / z->m, g = nm % z->m / z->m_per_group, m = nm % z->m_per_group;
   for (int64_t c = 0; c < z->c_per_group; c++) {
-    int64_t x_base = ((n * z->group + g) * z->c_per_group + c) * x_plane, w_base = conv_weight(z, g, c, m);
+    int64_t x_base = ((n * z->group + g) * z->c_per_group + c) * x_plane,
+            w_base = conv_weight(z, g, c, m);
     for (int64_t t = 0; t < taps; t++) {
       int64_t source = conv_source(z, k % plane, t);
       if (source >= 0) term(context, x, x_base + source, w, w_base + t);
@@ -434,8 +457,8 @@ static void conv_each_term(const conv_sizes *z, const interp_tensor *x, const in
   }
 }
 
-static void conv_float_term(void *context, const interp_tensor *x, int64_t x_at, const interp_tensor *w,
-                            int64_t w_at) {
+static void conv_float_term(void *context, const interp_tensor *x, int64_t x_at,
+                            const interp_tensor *w, int64_t w_at) {
   lw__interp_sum_add(context, product_term(x, x_at, w, w_at));
 }
 
@@ -444,15 +467,16 @@ typedef struct conv_int_sum {
   bool unknown;
 } conv_int_sum;
 
-static void conv_int_term(void *context, const interp_tensor *x, int64_t x_at, const interp_tensor *w, int64_t w_at) {
+static void conv_int_term(void *context, const interp_tensor *x, int64_t x_at,
+                          const interp_tensor *w, int64_t w_at) {
   conv_int_sum *s = context;
   int64_t product = lw__fn_eval_i64(LW_FN_MUL, x->dtype, x->i[x_at], w->i[w_at], 0);
   s->acc = lw__fn_eval_i64(LW_FN_ADD, x->dtype, s->acc, product, 0);
   s->unknown = s->unknown || lw__interp_is_ambiguous(x, x_at) || lw__interp_is_ambiguous(w, w_at);
 }
 
-static void conv_by_terms(const interp_run *run, const interp_tensor *x, const interp_tensor *w, const conv_sizes *z,
-                          interp_tensor *out) {
+static void conv_by_terms(const interp_run *run, const interp_tensor *x, const interp_tensor *w,
+                          const conv_sizes *z, interp_tensor *out) {
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
   for (int64_t k = 0; k < out->count; k++) {
     if (out->f == NULL) {
@@ -468,10 +492,12 @@ static void conv_by_terms(const interp_run *run, const interp_tensor *x, const i
   }
 }
 
-lw_status lw__interp_conv(interp_run *run, const lw_node *node, const interp_tensor *const *in, interp_tensor *out) {
+lw_status lw__interp_conv(interp_run *run, const lw_node *node, const interp_tensor *const *in,
+                          interp_tensor *out) {
   conv_sizes z = conv_sizes_of(&node->attr.conv, in[0], in[1], out);
   if (out->count == 0) return LW_OK;
-  if (out->f != NULL && all_finite(in[0]) && all_finite(in[1])) return conv_finite(in[0], in[1], &z, out);
+  if (out->f != NULL && all_finite(in[0]) && all_finite(in[1]))
+    return conv_finite(in[0], in[1], &z, out);
   conv_by_terms(run, in[0], in[1], &z, out);
   return LW_OK;
 }

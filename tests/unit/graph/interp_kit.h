@@ -16,7 +16,9 @@
 #include "graph/interp.h"
 
 #define assert_ok(expr) assert_int_equal((expr), LW_OK)
-#define KIT_SHAPE(...) kit_shape((const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define KIT_SHAPE(...)                      \
+  kit_shape((const int64_t[]){__VA_ARGS__}, \
+            sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
 
 enum { KIT_MOST_INPUTS = 4 };
 
@@ -28,7 +30,9 @@ typedef struct kit {
   lw_oracle_tensor ideal, strict;
 } kit;
 
-static inline lw_shape kit_shape(const int64_t *dims, size_t rank) { return lw__shape_of((uint32_t)rank, dims); }
+static inline lw_shape kit_shape(const int64_t *dims, size_t rank) {
+  return lw__shape_of((uint32_t)rank, dims);
+}
 
 static inline void kit_init(kit *k) {
   memset(k, 0, sizeof *k);
@@ -44,7 +48,8 @@ static inline void kit_deinit(kit *k) {
 static inline void kit_set(kit *k, lw_host_tensor *t, lw_dtype dtype, lw_shape shape) {
   *t = (lw_host_tensor){.dtype = dtype, .shape = shape};
   size_t count = (size_t)lw__shape_numel(&shape);
-  assert_ok(lw__arena_alloc(&k->arena, count > 0 ? count : 1, lw_dtype_size_bytes(dtype), &t->data));
+  assert_ok(
+      lw__arena_alloc(&k->arena, count > 0 ? count : 1, lw_dtype_size_bytes(dtype), &t->data));
 }
 
 static inline lw_value_id kit_input(kit *k, lw_dtype dtype, lw_shape shape) {
@@ -59,14 +64,16 @@ static inline lw_value_id kit_input(kit *k, lw_dtype dtype, lw_shape shape) {
 static inline lw_value_id kit_floats(kit *k, lw_dtype dtype, lw_shape shape, const double *data) {
   lw_value_id v = kit_input(k, dtype, shape);
   lw_host_tensor *t = &k->in[k->g.inputs.count - 1];
-  for (int64_t i = 0; i < lw__shape_numel(&shape); i++) lw__elem_set_f64(dtype, t->data, i, data[i]);
+  for (int64_t i = 0; i < lw__shape_numel(&shape); i++)
+    lw__elem_set_f64(dtype, t->data, i, data[i]);
   return v;
 }
 
 static inline lw_value_id kit_ints(kit *k, lw_dtype dtype, lw_shape shape, const int64_t *data) {
   lw_value_id v = kit_input(k, dtype, shape);
   lw_host_tensor *t = &k->in[k->g.inputs.count - 1];
-  for (int64_t i = 0; i < lw__shape_numel(&shape); i++) lw__elem_set_i64(dtype, t->data, i, data[i]);
+  for (int64_t i = 0; i < lw__shape_numel(&shape); i++)
+    lw__elem_set_i64(dtype, t->data, i, data[i]);
   return v;
 }
 

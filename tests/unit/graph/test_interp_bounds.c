@@ -7,7 +7,8 @@
 /* ---- ranges of functions over intervals ----------------------------------------------------------------------*/
 
 static double random_point(lw_rng *rng) {
-  static const double special[] = {0, 1, -1, 0.5, -0.5, 1.5707963267948966, 3.141592653589793, 2, -2, 100};
+  static const double special[] = {0, 1,  -1, 0.5, -0.5, 1.5707963267948966, 3.141592653589793,
+                                   2, -2, 100};
   switch (lw__rng_range(rng, 0, 4)) {
     case 0: return special[lw__rng_range(rng, 0, LW_ARRAY_COUNT(special))];
     case 1: return lw__rng_normal(rng) * 100;
@@ -34,9 +35,11 @@ static void check_inside(lw_fn fn, double a, double b, interp_iv range) {
   double y = lw__fn_eval_f64(fn, a, b, 0);
   if (lw__iv_is_top(range) || (isnan(y) && isnan(range.lo))) return;
   if (y == range.lo || y == range.hi) return;
-  double slack = 1e-14 * fmax(fmax(fabs(y), fabs(a)), fabs(b)); /* the ends of the range are rounded doubles */
+  double slack =
+      1e-14 * fmax(fmax(fabs(y), fabs(a)), fabs(b)); /* the ends of the range are rounded doubles */
   if (!(y >= range.lo - slack && y <= range.hi + slack)) {
-    fail_msg("%s(%.17g, %.17g) = %.17g is not in [%.17g, %.17g]", lw__fn_info[fn].name, a, b, y, range.lo, range.hi);
+    fail_msg("%s(%.17g, %.17g) = %.17g is not in [%.17g, %.17g]", lw__fn_info[fn].name, a, b, y,
+             range.lo, range.hi);
   }
 }
 
@@ -78,11 +81,13 @@ static void tests_know_when_both_outcomes_are_possible(void **state) {
     interp_iv a = random_interval(&rng), b = random_interval(&rng);
     bool ambiguous = false, truth = lw__iv_test(fn, a, b, false, &ambiguous);
     for (int point = 0; point < 8 && !ambiguous; point++) {
-      assert_true(truth == (lw__fn_eval_f64(fn, random_inside(&rng, a), random_inside(&rng, b), 0) != 0));
+      assert_true(truth ==
+                  (lw__fn_eval_f64(fn, random_inside(&rng, a), random_inside(&rng, b), 0) != 0));
     }
   }
   bool ambiguous = true;
-  assert_true(lw__iv_test(LW_FN_LT, (interp_iv){1, 0.9, 1.1}, (interp_iv){2, 1.9, 2.1}, false, &ambiguous));
+  assert_true(
+      lw__iv_test(LW_FN_LT, (interp_iv){1, 0.9, 1.1}, (interp_iv){2, 1.9, 2.1}, false, &ambiguous));
   assert_false(ambiguous);
   lw__iv_test(LW_FN_LT, (interp_iv){1, 0.9, 1.1}, (interp_iv){1.05, 1, 1.1}, false, &ambiguous);
   assert_true(ambiguous);
@@ -121,7 +126,8 @@ static void emulate_sum(lw_rng *rng, const float *x, int64_t count, int64_t inne
   }
 }
 
-static void emulate_node(lw_rng *rng, const lw_graph *g, const lw_node *node, float **v, float *out) {
+static void emulate_node(lw_rng *rng, const lw_graph *g, const lw_node *node, float **v,
+                         float *out) {
   const lw_value *value = lw__value(g, node->result);
   int64_t count = lw__shape_numel(&value->shape);
   const float *a = v[lw__operand(g, node, 0)];
@@ -160,7 +166,8 @@ static void emulate(lw_rng *rng, kit *k, void *out) {
     if (data == NULL) {
       emulate_node(rng, g, node, v, v[node->result]);
     } else {
-      for (int64_t i = 0; i < count; i++) v[node->result][i] = (float)lw__elem_get_f64(value->dtype, data, i);
+      for (int64_t i = 0; i < count; i++)
+        v[node->result][i] = (float)lw__elem_get_f64(value->dtype, data, i);
     }
   }
   lw_value_id y = g->outputs.data[0];
@@ -172,9 +179,10 @@ static void emulate(lw_rng *rng, kit *k, void *out) {
 }
 
 static const lw_fn random_fns[] = {
-    LW_FN_ADD, LW_FN_ADD, LW_FN_SUB, LW_FN_MUL, LW_FN_MUL, LW_FN_DIV, LW_FN_MIN, LW_FN_MAX, LW_FN_ATAN2, LW_FN_NEG,
-    LW_FN_ABS, LW_FN_SIGN, LW_FN_FLOOR, LW_FN_SQRT, LW_FN_RSQRT, LW_FN_RECIP, LW_FN_EXP, LW_FN_LOG, LW_FN_ERF,
-    LW_FN_TANH, LW_FN_SIGMOID, LW_FN_SIN, LW_FN_COS, LW_FN_ATAN, LW_FN_COSH, LW_FN_ASINH, LW_FN_EXPM1, LW_FN_LOG1P};
+    LW_FN_ADD,   LW_FN_ADD,   LW_FN_SUB,  LW_FN_MUL,  LW_FN_MUL,   LW_FN_DIV,   LW_FN_MIN,
+    LW_FN_MAX,   LW_FN_ATAN2, LW_FN_NEG,  LW_FN_ABS,  LW_FN_SIGN,  LW_FN_FLOOR, LW_FN_SQRT,
+    LW_FN_RSQRT, LW_FN_RECIP, LW_FN_EXP,  LW_FN_LOG,  LW_FN_ERF,   LW_FN_TANH,  LW_FN_SIGMOID,
+    LW_FN_SIN,   LW_FN_COS,   LW_FN_ATAN, LW_FN_COSH, LW_FN_ASINH, LW_FN_EXPM1, LW_FN_LOG1P};
 
 static lw_value_id random_node(lw_rng *rng, kit *k, lw_value_id a, lw_value_id b) {
   static const lw_dtype types[] = {LW_DTYPE_F32, LW_DTYPE_F16, LW_DTYPE_BF16};
@@ -191,7 +199,8 @@ static lw_value_id random_node(lw_rng *rng, kit *k, lw_value_id a, lw_value_id b
       return v;
     }
     case 2:
-      assert_ok(lw__graph_map(&k->g, LW_FN_SELECT, (const lw_value_id[]){kit_map(k, LW_FN_LT, a, b), a, b}, &v));
+      assert_ok(lw__graph_map(&k->g, LW_FN_SELECT,
+                              (const lw_value_id[]){kit_map(k, LW_FN_LT, a, b), a, b}, &v));
       return v;
     default: return kit_map(k, random_fns[lw__rng_range(rng, 0, LW_ARRAY_COUNT(random_fns))], a, b);
   }
@@ -208,7 +217,8 @@ static void random_graph(lw_rng *rng, kit *k) {
   }
   int nodes = (int)lw__rng_range(rng, 1, VALUES);
   for (int n = 0; n < nodes; n++) {
-    lw_value_id a = pool[lw__rng_range(rng, lw__max_i64(0, count - 4), count)], b = pool[lw__rng_range(rng, 0, count)];
+    lw_value_id a = pool[lw__rng_range(rng, lw__max_i64(0, count - 4), count)],
+                b = pool[lw__rng_range(rng, 0, count)];
     pool[count++] = random_node(rng, k, a, b);
   }
   kit_run(k, pool[count - 1]);
@@ -232,14 +242,16 @@ static void unkind_implementations_stay_inside(void **state) {
         lw_text text = {0};
         lw__graph_print(&k.g, false, &text);
         fail_msg("seed %llu: element %lld is %.9g, not %.9g +- %.9g\n%s", (unsigned long long)seed,
-                 (long long)c.worst_index, c.worst_got, c.worst_want, c.worst_bound, lw__text_str(&text));
+                 (long long)c.worst_index, c.worst_got, c.worst_want, c.worst_bound,
+                 lw__text_str(&text));
       }
       compared += c.count - c.ambiguous;
       ambiguous += c.ambiguous;
     }
     kit_deinit(&k);
   }
-  if (ambiguous * 4 > compared) fail_msg("%lld of %lld are ambiguous", (long long)ambiguous, (long long)compared);
+  if (ambiguous * 4 > compared)
+    fail_msg("%lld of %lld are ambiguous", (long long)ambiguous, (long long)compared);
 }
 
 /* ---- wrong results are found ---------------------------------------------------------------------------------*/
@@ -260,7 +272,8 @@ static void a_missing_term_is_outside(void **state) {
   kit k;
   lw_value_id v;
   kit_init(&k);
-  lw_value_id a = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(M, K)), b = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(K, N));
+  lw_value_id a = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(M, K)),
+              b = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(K, N));
   fill_normal(&k, 3);
   assert_ok(lw__graph_dot(&k.g, a, b, &v));
   kit_run(&k, v);
@@ -342,7 +355,8 @@ static void masked_softmax(kit *k, lw_dtype type, double hidden, const int *mask
   for (int i = 0; i < 4; i++) m[i] = mask[i] ? hidden : 0;
   lw_value_id v;
   kit_init(k);
-  lw_value_id s = kit_floats(k, type, KIT_SHAPE(1, 4), scores), bias = kit_floats(k, type, KIT_SHAPE(1, 4), m);
+  lw_value_id s = kit_floats(k, type, KIT_SHAPE(1, 4), scores),
+              bias = kit_floats(k, type, KIT_SHAPE(1, 4), m);
   s = kit_map(k, LW_FN_DIV, s, kit_splat(k, s, 3));
   assert_ok(lw__graph_softmax(&k->g, kit_map(k, LW_FN_ADD, s, bias), 2, false, &v));
   kit_run(k, v);
@@ -377,7 +391,8 @@ static void masks_are_understood(void **state) {
 static void overflow_is_an_end_of_the_interval(void **state) {
   (void)state;
   kit k;
-  kit_init(&k); /* 1 / (1 + exp(-x)): exp overflows f32, the result is 0 within the smallest numbers */
+  kit_init(
+      &k); /* 1 / (1 + exp(-x)): exp overflows f32, the result is 0 within the smallest numbers */
   lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(2), (const double[]){-100, 3});
   lw_value_id e = kit_map(&k, LW_FN_EXP, kit_map(&k, LW_FN_NEG, x, x), x);
   lw_value_id one = kit_splat(&k, x, 1);
@@ -413,7 +428,8 @@ static void integer_valued_floats_are_exact(void **state) {
   for (int i = 0; i < 4; i++) assert_true(k.ideal.i[i] == want[i] && k.ideal.bound[i] == 0);
   kit_deinit(&k);
 
-  kit_init(&k); /* a step inside the interval: the integer is not known, and what depends on it is not either */
+  kit_init(
+      &k); /* a step inside the interval: the integer is not known, and what depends on it is not either */
   x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(2), (const double[]){3, 0.5});
   v = kit_map(&k, LW_FN_MUL, kit_map(&k, LW_FN_RECIP, x, x), x);
   v = kit_cast(&k, kit_map(&k, LW_FN_ADD, v, kit_splat(&k, x, 0)), LW_DTYPE_I32);
@@ -456,7 +472,8 @@ static void logic_settles_what_it_can(void **state) {
   lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(2), (const double[]){3, 3});
   lw_value_id b = kit_ints(&k, LW_DTYPE_BOOL, KIT_SHAPE(2), (const int64_t[]){0, 1});
   lw_value_id third = kit_map(&k, LW_FN_RECIP, x, x);
-  lw_value_id unknown = kit_map(&k, LW_FN_LT, kit_map(&k, LW_FN_MUL, third, x), kit_splat(&k, x, 1));
+  lw_value_id unknown =
+      kit_map(&k, LW_FN_LT, kit_map(&k, LW_FN_MUL, third, x), kit_splat(&k, x, 1));
   kit_run(&k, kit_map(&k, LW_FN_AND, unknown, b));
   assert_true(k.ideal.i[0] == 0 && k.ideal.bound[0] == 0 && isinf(k.ideal.bound[1]));
   kit_deinit(&k);
@@ -468,7 +485,8 @@ static void signs_survive_rounding(void **state) {
   kit k;
   lw_value_id v;
   kit_init(&k);
-  lw_value_id x = kit_floats(&k, LW_DTYPE_F16, KIT_SHAPE(1, 3), (const double[]){0x1p-20, 0x1p-21, 0x1p-22});
+  lw_value_id x =
+      kit_floats(&k, LW_DTYPE_F16, KIT_SHAPE(1, 3), (const double[]){0x1p-20, 0x1p-21, 0x1p-22});
   v = kit_map(&k, LW_FN_MUL, x, x); /* below f16's smallest number when it is stored */
   assert_ok(lw__graph_reduce(&k.g, LW_RED_SUM, v, 2, &v));
   kit_run(&k, kit_map(&k, LW_FN_SQRT, v, v));
@@ -484,7 +502,8 @@ static void partial_sums_may_overflow(void **state) {
     lw_value_id v;
     kit_init(&k);
     double big = sign ? 2e38 : -2e38;
-    lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(1, 3), (const double[]){2e38, 2e38, big});
+    lw_value_id x =
+        kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(1, 3), (const double[]){2e38, 2e38, big});
     assert_ok(lw__graph_reduce(&k.g, LW_RED_SUM, x, 2, &v));
     kit_run(&k, v);
     if (sign) {

@@ -5,10 +5,13 @@
 
 enum { UNARY_COUNT = LW_ARRAY_COUNT(unary_x), BINARY_COUNT = LW_ARRAY_COUNT(binary_a) };
 
-static double float_result(const lw_oracle_tensor *t, int64_t i) { return t->f != NULL ? t->f[i] : (double)t->i[i]; }
+static double float_result(const lw_oracle_tensor *t, int64_t i) {
+  return t->f != NULL ? t->f[i] : (double)t->i[i];
+}
 
 /* Ideal values are the function's f64 value. */
-static void check_fn_ideal(lw_fn fn, const double *a, const double *b, int64_t count, const double *want) {
+static void check_fn_ideal(lw_fn fn, const double *a, const double *b, int64_t count,
+                           const double *want) {
   kit k;
   kit_init(&k);
   lw_value_id x = kit_floats(&k, LW_DTYPE_F64, KIT_SHAPE(count), a);
@@ -16,8 +19,8 @@ static void check_fn_ideal(lw_fn fn, const double *a, const double *b, int64_t c
   kit_run(&k, kit_map(&k, fn, x, y));
   for (int64_t i = 0; i < count; i++) {
     if (!kit_near(float_result(&k.ideal, i), want[i], 4e-15)) {
-      fail_msg("%s(%g, %g): got %.17g, want %.17g", lw__fn_info[fn].name, a[i], b != NULL ? b[i] : 0,
-               float_result(&k.ideal, i), want[i]);
+      fail_msg("%s(%g, %g): got %.17g, want %.17g", lw__fn_info[fn].name, a[i],
+               b != NULL ? b[i] : 0, float_result(&k.ideal, i), want[i]);
     }
     assert_true(float_result(&k.strict, i) == float_result(&k.ideal, i) || isnan(want[i]));
   }
@@ -44,8 +47,10 @@ static void functions_in_f16_strict(void **state) {
     kit_run(&k, kit_map(&k, unary_rows[r].fn, x, x));
     for (int64_t i = 0; i < UNARY_COUNT; i++) {
       if (isfinite(unary_x[i]) && lw__round_to(LW_DTYPE_F16, unary_x[i]) != unary_x[i]) continue;
-      double want = k.strict.f != NULL ? lw__round_to(LW_DTYPE_F16, unary_rows[r].want[i]) : unary_rows[r].want[i];
-      if (!kit_near(float_result(&k.strict, i), want, 0)) fail_msg("%s", lw__fn_info[unary_rows[r].fn].name);
+      double want = k.strict.f != NULL ? lw__round_to(LW_DTYPE_F16, unary_rows[r].want[i])
+                                       : unary_rows[r].want[i];
+      if (!kit_near(float_result(&k.strict, i), want, 0))
+        fail_msg("%s", lw__fn_info[unary_rows[r].fn].name);
     }
     kit_deinit(&k);
   }
@@ -67,12 +72,13 @@ static void functions_on_integers(void **state) {
     kit k;
     kit_init(&k);
     lw_value_id a = kit_ints(&k, row->dtype, KIT_SHAPE(8), operands->a);
-    lw_value_id b = kit_ints(&k, row->dtype, KIT_SHAPE(8), row->fn == LW_FN_POW ? int_pow_b : operands->b);
+    lw_value_id b =
+        kit_ints(&k, row->dtype, KIT_SHAPE(8), row->fn == LW_FN_POW ? int_pow_b : operands->b);
     kit_run(&k, kit_map(&k, row->fn, a, b));
     for (int i = 0; i < 8; i++) {
       if (k.ideal.i[i] != row->want[i]) {
-        fail_msg("%s %s element %d: got %lld", lw__fn_info[row->fn].name, lw_dtype_name(row->dtype), i,
-                 (long long)k.ideal.i[i]);
+        fail_msg("%s %s element %d: got %lld", lw__fn_info[row->fn].name, lw_dtype_name(row->dtype),
+                 i, (long long)k.ideal.i[i]);
       }
       assert_true(k.ideal.bound[i] == 0);
     }
@@ -86,7 +92,8 @@ static void shifts_and_logic(void **state) {
   kit_init(&k);
   lw_value_id a = kit_ints(&k, LW_DTYPE_I32, KIT_SHAPE(4), (const int64_t[]){-8, 5, 1, -1});
   lw_value_id b = kit_ints(&k, LW_DTYPE_I32, KIT_SHAPE(4), (const int64_t[]){1, 2, 40, 40});
-  lw_value_id shifted = kit_map(&k, LW_FN_ADD, kit_map(&k, LW_FN_SHL, a, b), kit_map(&k, LW_FN_SHR, a, b));
+  lw_value_id shifted =
+      kit_map(&k, LW_FN_ADD, kit_map(&k, LW_FN_SHL, a, b), kit_map(&k, LW_FN_SHR, a, b));
   kit_run(&k, shifted);
   const int64_t want[] = {-16 - 4, 20 + 1, 0 + 0, 0 - 1};
   assert_memory_equal(k.ideal.i, want, sizeof want);
@@ -97,7 +104,8 @@ static void shifts_and_logic(void **state) {
   b = kit_ints(&k, LW_DTYPE_BOOL, KIT_SHAPE(4), (const int64_t[]){0, 1, 0, 1});
   lw_value_id both = kit_map(&k, LW_FN_AND, a, b), one = kit_map(&k, LW_FN_OR, a, b);
   lw_value_id other = kit_map(&k, LW_FN_XOR, a, kit_map(&k, LW_FN_NOT, b, b));
-  lw_value_id sum = kit_map(&k, LW_FN_ADD, kit_cast(&k, both, LW_DTYPE_I8), kit_cast(&k, one, LW_DTYPE_I8));
+  lw_value_id sum =
+      kit_map(&k, LW_FN_ADD, kit_cast(&k, both, LW_DTYPE_I8), kit_cast(&k, one, LW_DTYPE_I8));
   kit_run(&k, kit_map(&k, LW_FN_ADD, sum, kit_cast(&k, other, LW_DTYPE_I8)));
   const int64_t want_logic[] = {0 + 0 + 1, 0 + 1 + 0, 0 + 1 + 0, 1 + 1 + 1};
   assert_memory_equal(k.ideal.i, want_logic, sizeof want_logic);
@@ -109,9 +117,10 @@ static void check_floats(kit *k, lw_value_id v, const double *want, size_t count
   kit_run(k, v);
   assert_int_equal(k->ideal.count, count);
   for (size_t i = 0; i < count; i++) {
-    if (!kit_near(k->ideal.f[i], want[i], 1e-12) || fabs(k->strict.f[i] - want[i]) > k->ideal.bound[i]) {
-      fail_msg("element %zu: got %.17g, strict %.17g +- %g, want %.17g", i, k->ideal.f[i], k->strict.f[i],
-               k->ideal.bound[i], want[i]);
+    if (!kit_near(k->ideal.f[i], want[i], 1e-12) ||
+        fabs(k->strict.f[i] - want[i]) > k->ideal.bound[i]) {
+      fail_msg("element %zu: got %.17g, strict %.17g +- %g, want %.17g", i, k->ideal.f[i],
+               k->strict.f[i], k->ideal.bound[i], want[i]);
     }
   }
   kit_deinit(k);
@@ -141,13 +150,14 @@ static void movements(void **state) {
 
   kit_init(&k);
   x = kit_floats(&k, LW_DTYPE_F32, cube, pad_in0);
-  assert_ok(lw__graph_pad(&k.g, x, (const int64_t[]){0, 2, 1}, (const int64_t[]){1, 0, 1}, (lw_scalar){.f = -7}, &v));
+  assert_ok(lw__graph_pad(&k.g, x, (const int64_t[]){0, 2, 1}, (const int64_t[]){1, 0, 1},
+                          (lw_scalar){.f = -7}, &v));
   CHECK(&k, v, pad_want);
 
   kit_init(&k);
   x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(4, 10), window_in0);
-  assert_ok(lw__graph_window(&k.g, x, 2, (const uint8_t[]){1, 0}, (const int64_t[]){3, 2}, (const int64_t[]){2, 1},
-                             (const int64_t[]){1, 2}, &v));
+  assert_ok(lw__graph_window(&k.g, x, 2, (const uint8_t[]){1, 0}, (const int64_t[]){3, 2},
+                             (const int64_t[]){2, 1}, (const int64_t[]){1, 2}, &v));
   CHECK(&k, v, window_want);
 
   kit_init(&k);
@@ -170,10 +180,12 @@ static void gather_and_iota(void **state) {
   lw_value_id v;
   kit_init(&k);
   lw_value_id table = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(5, 3, 4), gather_in0);
-  lw_value_id ids = kit_ints(&k, LW_DTYPE_I64, KIT_SHAPE(2, 2, 1, 1), (const int64_t[]){4, -1, 0, 2});
+  lw_value_id ids =
+      kit_ints(&k, LW_DTYPE_I64, KIT_SHAPE(2, 2, 1, 1), (const int64_t[]){4, -1, 0, 2});
   lw_shape result = KIT_SHAPE(2, 2, 3, 4);
   assert_ok(lw__graph_expand(&k.g, ids, &result, &ids));
-  assert_ok(lw__graph_gather(&k.g, table, &ids, 1, (const int8_t[]){0, -1 - 2, -1 - 3}, &result, &v));
+  assert_ok(
+      lw__graph_gather(&k.g, table, &ids, 1, (const int8_t[]){0, -1 - 2, -1 - 3}, &result, &v));
   CHECK(&k, v, gather_want);
 
   kit_init(&k);
@@ -185,7 +197,8 @@ static void gather_and_iota(void **state) {
   kit_deinit(&k);
 }
 
-static void check_reduce(lw_red red, uint32_t axes, const double *in, const double *want, size_t count) {
+static void check_reduce(lw_red red, uint32_t axes, const double *in, const double *want,
+                         size_t count) {
   kit k;
   lw_value_id v;
   kit_init(&k);
@@ -202,7 +215,8 @@ static void reductions(void **state) {
   check_reduce(LW_RED_MIN, 4, min2_in0, min2_want, LW_ARRAY_COUNT(min2_want));
 }
 
-static void check_reduce_int(lw_red red, lw_dtype dtype, const int64_t *in, int64_t want0, int64_t want1) {
+static void check_reduce_int(lw_red red, lw_dtype dtype, const int64_t *in, int64_t want0,
+                             int64_t want1) {
   kit k;
   lw_value_id v;
   kit_init(&k);
@@ -216,7 +230,8 @@ static void check_reduce_int(lw_red red, lw_dtype dtype, const int64_t *in, int6
 
 static void reductions_of_integers_and_bools(void **state) {
   (void)state;
-  const int64_t bytes[] = {100, 100, 1, -128, -1, 0}, truth[] = {0, 0, 1, 0, 0, 0}, most[] = {1, 1, 1, 1, 0, 1};
+  const int64_t bytes[] = {100, 100, 1, -128, -1, 0}, truth[] = {0, 0, 1, 0, 0, 0},
+                most[] = {1, 1, 1, 1, 0, 1};
   check_reduce_int(LW_RED_SUM, LW_DTYPE_I8, bytes, 201 - 256, 127);
   check_reduce_int(LW_RED_PROD, LW_DTYPE_I8, bytes, 10000 - 39 * 256, 0);
   check_reduce_int(LW_RED_MAX, LW_DTYPE_I8, bytes, 100, 0);
@@ -244,9 +259,10 @@ static void products(void **state) {
   kit_deinit(&k);
 }
 
-static void check_conv(lw_shape xs, const double *x, lw_shape ws, const double *w, lw_conv_attr attr,
-                       const double *want, size_t count) {
-  for (int infinite = 0; infinite < 2; infinite++) { /* the second time by the term-by-term way, which one infinity forces */
+static void check_conv(lw_shape xs, const double *x, lw_shape ws, const double *w,
+                       lw_conv_attr attr, const double *want, size_t count) {
+  for (int infinite = 0; infinite < 2;
+       infinite++) { /* the second time by the term-by-term way, which one infinity forces */
     kit k;
     lw_value_id v;
     kit_init(&k);
@@ -272,34 +288,57 @@ static void check_conv(lw_shape xs, const double *x, lw_shape ws, const double *
 static void convolutions(void **state) {
   (void)state;
   check_conv(KIT_SHAPE(2, 4, 7, 6), conv2_in0, KIT_SHAPE(6, 2, 3, 2), conv2_in1,
-             (lw_conv_attr){.spatial = 2, .stride = {2, 1}, .dilation = {1, 2}, .pad_lo = {1, 0}, .pad_hi = {2, 1},
-                            .group = 2}, conv2_want, LW_ARRAY_COUNT(conv2_want));
-  check_conv(KIT_SHAPE(1, 3, 9), conv1_in0, KIT_SHAPE(2, 3, 4), conv1_in1,
-             (lw_conv_attr){.spatial = 1, .stride = {3}, .dilation = {1}, .pad_lo = {2}, .group = 1}, conv1_want,
-             LW_ARRAY_COUNT(conv1_want));
+             (lw_conv_attr){.spatial = 2,
+                            .stride = {2, 1},
+                            .dilation = {1, 2},
+                            .pad_lo = {1, 0},
+                            .pad_hi = {2, 1},
+                            .group = 2},
+             conv2_want, LW_ARRAY_COUNT(conv2_want));
+  check_conv(
+      KIT_SHAPE(1, 3, 9), conv1_in0, KIT_SHAPE(2, 3, 4), conv1_in1,
+      (lw_conv_attr){.spatial = 1, .stride = {3}, .dilation = {1}, .pad_lo = {2}, .group = 1},
+      conv1_want, LW_ARRAY_COUNT(conv1_want));
   check_conv(KIT_SHAPE(1, 2, 3, 4, 5), conv3_in0, KIT_SHAPE(3, 2, 2, 1, 3), conv3_in1,
-             (lw_conv_attr){.spatial = 3, .stride = {1, 2, 1}, .dilation = {1, 1, 2}, .pad_lo = {1, 0, 1},
-                            .pad_hi = {0, 0, 1}, .group = 1}, conv3_want, LW_ARRAY_COUNT(conv3_want));
+             (lw_conv_attr){.spatial = 3,
+                            .stride = {1, 2, 1},
+                            .dilation = {1, 1, 2},
+                            .pad_lo = {1, 0, 1},
+                            .pad_hi = {0, 0, 1},
+                            .group = 1},
+             conv3_want, LW_ARRAY_COUNT(conv3_want));
   check_conv(KIT_SHAPE(2, 4, 3, 4), convt_in0, KIT_SHAPE(4, 3, 3, 2), convt_in1,
-             (lw_conv_attr){.spatial = 2, .stride = {2, 3}, .dilation = {1, 2}, .pad_lo = {1, 0}, .pad_hi = {0, 1},
-                            .group = 2, .transposed = true}, convt_want, LW_ARRAY_COUNT(convt_want));
+             (lw_conv_attr){.spatial = 2,
+                            .stride = {2, 3},
+                            .dilation = {1, 2},
+                            .pad_lo = {1, 0},
+                            .pad_hi = {0, 1},
+                            .group = 2,
+                            .transposed = true},
+             convt_want, LW_ARRAY_COUNT(convt_want));
 }
 
-typedef struct cast_row { double x; lw_dtype to; int64_t want; } cast_row;
+typedef struct cast_row {
+  double x;
+  lw_dtype to;
+  int64_t want;
+} cast_row;
 
 static void casts_to_integers(void **state) {
   (void)state;
   static const cast_row rows[] = {
-      {2.9, LW_DTYPE_I32, 2}, {-2.9, LW_DTYPE_I32, -2}, {300, LW_DTYPE_U8, 255}, {-5, LW_DTYPE_U8, 0},
-      {1e20, LW_DTYPE_I64, INT64_MAX}, {-1e20, LW_DTYPE_I64, INT64_MIN}, {NAN, LW_DTYPE_I16, 0},
-      {0.25, LW_DTYPE_BOOL, 1}, {0, LW_DTYPE_BOOL, 0}, {-0.0, LW_DTYPE_BOOL, 0}, {NAN, LW_DTYPE_BOOL, 1},
-      {-INFINITY, LW_DTYPE_I8, -128}, {128, LW_DTYPE_I8, 127}};
+      {2.9, LW_DTYPE_I32, 2},   {-2.9, LW_DTYPE_I32, -2},        {300, LW_DTYPE_U8, 255},
+      {-5, LW_DTYPE_U8, 0},     {1e20, LW_DTYPE_I64, INT64_MAX}, {-1e20, LW_DTYPE_I64, INT64_MIN},
+      {NAN, LW_DTYPE_I16, 0},   {0.25, LW_DTYPE_BOOL, 1},        {0, LW_DTYPE_BOOL, 0},
+      {-0.0, LW_DTYPE_BOOL, 0}, {NAN, LW_DTYPE_BOOL, 1},         {-INFINITY, LW_DTYPE_I8, -128},
+      {128, LW_DTYPE_I8, 127}};
   for (size_t r = 0; r < LW_ARRAY_COUNT(rows); r++) {
     kit k;
     kit_init(&k);
     lw_value_id x = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(1), &rows[r].x);
     kit_run(&k, kit_cast(&k, x, rows[r].to));
-    if (k.ideal.i[0] != rows[r].want) fail_msg("cast of %g: got %lld", rows[r].x, (long long)k.ideal.i[0]);
+    if (k.ideal.i[0] != rows[r].want)
+      fail_msg("cast of %g: got %lld", rows[r].x, (long long)k.ideal.i[0]);
     assert_true(k.ideal.bound[0] == 0);
     kit_deinit(&k);
   }
@@ -314,7 +353,8 @@ static void casts_between_floats(void **state) {
   kit_run(&k, kit_cast(&k, in, LW_DTYPE_F16));
   assert_true(k.strict.f[0] == 1 + 0x1p-10 && isinf(k.strict.f[1]) && k.strict.f[2] == 0x1.998p-4);
   assert_true(k.ideal.f[0] == x[0] && k.ideal.bound[0] >= 0x1p-11 && k.ideal.bound[0] < 0x1p-10);
-  assert_true(isinf(k.ideal.f[1]) && k.ideal.bound[1] == 0); /* an output that overflows for certain is infinite */
+  assert_true(isinf(k.ideal.f[1]) &&
+              k.ideal.bound[1] == 0); /* an output that overflows for certain is infinite */
   assert_true(k.ideal.f[3] == 3 && k.ideal.bound[3] == 0);
   assert_true(isnan(k.ideal.f[4]) && k.ideal.f[5] == -INFINITY && k.ideal.bound[5] == 0);
   kit_deinit(&k);
@@ -324,13 +364,15 @@ static void casts_between_floats(void **state) {
   in = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(4), y);
   kit_run(&k, kit_cast(&k, kit_cast(&k, in, LW_DTYPE_F8E4M3), LW_DTYPE_F32));
   const double want[] = {1.0, 16, 256, 0.3125};
-  for (int i = 0; i < 4; i++) assert_true(k.ideal.f[i] == want[i] && k.ideal.bound[i] == 0 && k.strict.f[i] == want[i]);
+  for (int i = 0; i < 4; i++)
+    assert_true(k.ideal.f[i] == want[i] && k.ideal.bound[i] == 0 && k.strict.f[i] == want[i]);
   kit_deinit(&k);
 
   kit_init(&k);
   in = kit_ints(&k, LW_DTYPE_I64, KIT_SHAPE(2), (const int64_t[]){(1 << 24) + 1, 77});
   kit_run(&k, kit_cast(&k, in, LW_DTYPE_F32));
-  assert_true(k.ideal.f[0] == 16777217.0 && k.ideal.bound[0] >= 1 && k.ideal.bound[0] < 4 && k.strict.f[0] == 16777216.0);
+  assert_true(k.ideal.f[0] == 16777217.0 && k.ideal.bound[0] >= 1 && k.ideal.bound[0] < 4 &&
+              k.strict.f[0] == 16777216.0);
   assert_true(k.ideal.f[1] == 77 && k.ideal.bound[1] == 0);
   kit_deinit(&k);
 }
@@ -344,7 +386,8 @@ static void select_takes_elements(void **state) {
   lw_value_id b = kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(3), (const double[]){NAN, 5, 6}), v;
   assert_ok(lw__graph_map(&k.g, LW_FN_SELECT, (const lw_value_id[]){c, a, b}, &v));
   kit_run(&k, v);
-  assert_true(k.ideal.f[0] == 1 && k.ideal.f[1] == 5 && isnan(k.ideal.f[2]) && k.ideal.bound[2] == 0);
+  assert_true(k.ideal.f[0] == 1 && k.ideal.f[1] == 5 && isnan(k.ideal.f[2]) &&
+              k.ideal.bound[2] == 0);
   kit_deinit(&k);
 }
 

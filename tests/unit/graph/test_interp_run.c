@@ -19,7 +19,8 @@ static void compare_reports_the_worst_element(void **state) {
 
   int64_t i[] = {5, -1, 7};
   double ibound[] = {0, 0, INFINITY};
-  want = (lw_oracle_tensor){LW_DTYPE_I32, lw__shape_of(1, (const int64_t[]){3}), 3, NULL, i, ibound};
+  want =
+      (lw_oracle_tensor){LW_DTYPE_I32, lw__shape_of(1, (const int64_t[]){3}), 3, NULL, i, ibound};
   lw__interp_compare(&want, (const int32_t[]){5, -1, 9}, &c);
   assert_true(c.bad == 0 && c.ambiguous == 1);
   lw__interp_compare(&want, (const int32_t[]){5, -2, 9}, &c);
@@ -122,7 +123,8 @@ static void empty_extents_and_scalars(void **state) {
   kit_deinit(&k);
 
   kit_init(&k);
-  lw_value_id a = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(2, 0)), b = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(0, 2));
+  lw_value_id a = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(2, 0)),
+              b = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(0, 2));
   assert_ok(lw__graph_dot(&k.g, a, b, &v));
   kit_run(&k, v);
   assert_true(k.ideal.count == 4 && k.ideal.f[3] == 0 && k.ideal.bound[3] == 0);
@@ -146,10 +148,12 @@ static void bad_input_is_an_error(void **state) {
   assert_ok(lw__graph_gather(&k.g, table, &ids, 1, (const int8_t[]){0}, &result, &v));
   assert_ok(lw__graph_output(&k.g, v, "y"));
   lw_oracle_tensor out;
-  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, k.in, &k.arena, 0, &k.diag, &out), LW_STATUS_MODEL_INVALID);
+  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, k.in, &k.arena, 0, &k.diag, &out),
+                   LW_STATUS_MODEL_INVALID);
   assert_non_null(strstr(lw__diag_first_error(&k.diag), "3"));
   k.in[0].dtype = LW_DTYPE_F16;
-  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, k.in, &k.arena, 0, &k.diag, &out), LW_STATUS_USAGE);
+  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, k.in, &k.arena, 0, &k.diag, &out),
+                   LW_STATUS_USAGE);
   kit_deinit(&k);
 
   kit_init(&k);
@@ -160,7 +164,8 @@ static void bad_input_is_an_error(void **state) {
   assert_ok(lw__graph_map(&k.g, LW_FN_NEG, &v, &v));
   assert_ok(lw__graph_output(&k.g, v, "y"));
   lw_host_tensor in = {LW_DTYPE_F32, open, NULL};
-  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, &in, &k.arena, 0, &k.diag, &out), LW_STATUS_USAGE);
+  assert_int_equal(lw__interp_run(&k.g, LW_INTERP_IDEAL, &in, &k.arena, 0, &k.diag, &out),
+                   LW_STATUS_USAGE);
   kit_deinit(&k);
 }
 
