@@ -1,4 +1,5 @@
-/* test_hash.c: the hashes: fixed vectors, so that identities never change unnoticed, and their mixing. */
+/* test_hash.c: the hashes: fixed vectors, so that identities never change unnoticed, and their
+ * mixing. */
 #include <stdlib.h>
 
 #include "unit.h"
@@ -7,7 +8,8 @@
 
 static const lw_hash hash_seed = {.lo = 0x0123456789abcdef, .hi = 0xfedcba9876543210};
 
-/* Made by an independent implementation of the definition in hash.c; bytes are 0, 1, 2 ... mod 251. */
+/* Made by an independent implementation of the definition in hash.c; bytes are 0, 1, 2 ... mod 251.
+ */
 typedef struct hash_vector {
   size_t bytes;
   uint64_t lo, hi;
@@ -54,8 +56,8 @@ static void test_unaligned_and_hex(void **state) {
 
 enum { avalanche_trials = 400 };
 
-/* Flips every input bit (|bytes| of data, then 128 of the seed) and counts how often each output bit
- * follows. 400 fair coins stay within 120 .. 280 (eight standard deviations). */
+/* Flips every input bit (|bytes| of data, then 128 of the seed) and counts how often each output
+ * bit follows. 400 fair coins stay within 120 .. 280 (eight standard deviations). */
 static void check_avalanche(size_t bytes) {
   lw_rng rng;
   lw__rng_seed(&rng, 100 + bytes);

@@ -1,5 +1,5 @@
-/* test_narrow.c: narrow floats, checked against their definitions and against a search for the nearest
- * value, never against the code under test. */
+/* test_narrow.c: narrow floats, checked against their definitions and against a search for the
+ * nearest value, never against the code under test. */
 #include <math.h>
 
 #include "unit.h"
@@ -74,8 +74,8 @@ static void test_every_code(void **state) {
   }
 }
 
-/* The code nearest to |x| >= 0 by bisection over the values, ties to the even code. What is beyond the
- * largest value belongs to the next one of the same spacing, whose code stands for overflow. */
+/* The code nearest to |x| >= 0 by bisection over the values, ties to the even code. What is beyond
+ * the largest value belongs to the next one of the same spacing, whose code stands for overflow. */
 static uint32_t search(const narrow_type *t, double x) {
   uint32_t lo = 0, hi = t->finite_codes; /* value(lo) <= x < value(hi) */
   double largest = define(t, hi - 1), beyond = 2 * largest - define(t, hi - 2);
