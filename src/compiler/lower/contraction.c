@@ -1,0 +1,39 @@
+/* contraction.c: what the targets' lowerings of contractions share. */
+#include "compiler/lower/contraction.h"
+
+lw_dtype lw__contraction_type(const lw_region *region) {
+  const lw_graph *g = region->ctx->graph;
+  return lw__carry_type(lw__value(g, lw__node(g, region->anchor)->result)->dtype);
+}
+
+lw_kval lw__contraction_factor(lw_nest *nest, lw_elem factor, lw_dtype type) {
+  return lw__kb_cast(&nest->kb, lw__nest_elem(nest, factor), type);
+}
+
+/* The biggest load below |e| decides. */
+static lw_elem main_load(const lw_region *region, lw_elem e, lw_elem best) {
+  if (e == LW_NONE) return best;
+  const lw_elem_node *n = lw__elem_node(&region->pool, e);
+  const lw_graph *g = region->ctx->graph;
+  if (n->kind == LW_ELEM_LOAD &&
+      (best == LW_NONE || lw__shape_numel(&lw__value(g, n->value)->shape) >
+                            lw__shape_numel(&lw__value(g, lw__elem_node(&region->pool, best)->value)->shape)))
+    best = e;
+  for (int i = 0; i < 3; i++) best = main_load(region, n->arg[i], best);
+  return best;
+}
+
+bool lw__contraction_runs_along(lw_region *region, lw_elem factor, lw_ix var) {
+  lw_elem load = main_load(region, factor, LW_NONE);
+  int64_t coef;
+  lw_ix rest;
+  lw_ix_pool *ix = &region->pool.ix;
+  if (load == LW_NONE || lw__ix_node(ix, var)->kind != LW_IX_VAR) return false;
+  return lw__ix_split(ix, lw__elem_node(&region->pool, load)->ix, lw__ix_var_number(ix, var), &coef, &rest) && coef == 1;
+}
+
+lw_status lw__lower_contraction(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
+                                lw_diag *diag, lw_lowered *out) {
+  return options->target == LW_KTARGET_GPU ? lw__lower_contraction_gpu(ctx, nodes, count, options, diag, out)
+                                           : lw__lower_contraction_cpu(ctx, nodes, count, options, diag, out);
+}

@@ -1,0 +1,383 @@
+/* reduce_gpu.c: lowers reduction groups for GPUs. Row layout: a team of threads shares a row; every pass walks it in vectors,
+ * what later passes need again stays in registers when the row fits. Column layout (and short rows): one thread owns a row
+ * and neighbouring threads own neighbouring rows. */
+#include <string.h>
+
+#include "compiler/lower/reduce.h"
+#include "compiler/lower/stages.h"
+
+enum {
+  column_threads = 128,
+  vectors_per_thread = 8,   /* aim: enough loads in flight, few enough registers */
+  register_budget = 64 * 1024,
+  spare_registers = 40,     /* what a kernel needs besides kept rows */
+  max_unrolled = 64,
+};
+
+typedef struct rows_plan {
+  int64_t lanes, vectors;   /* a row is |vectors| vectors of |lanes| elements */
+  uint32_t team;            /* threads per row */
+  uint32_t rows_per_block, threads;
+  int64_t chunks;           /* vectors per thread, rounded up */
+  bool exact_columns, exact_rows;
+  bool keep;                /* rows stay in registers */
+} rows_plan;
+
+typedef struct rows_nest {
+  lw_nest nest;
+  const rows_plan *plan;
+  lw_stages stages;
+  lw_ix cv, j;              /* column = cv * lanes + j */
+  lw_kval lane;             /* thread's number in its team */
+  lw_kval row_ok;           /* LW_NONE: always */
+  uint32_t scratch;         /* shared array for teams of several warps */
+} rows_nest;
+
+/* ---- choosing --------------------------------------------------------------------------------------------------*/
+
+static uint32_t pow2_at_least(int64_t x) {
+  uint32_t p = 1;
+  while (p < x && p < 1024) p *= 2;
+  return p;
+}
+
+static void choose_team(rows_plan *plan, const lw_region *region) {
+  int64_t wanted = lw__ceil_div(plan->vectors, vectors_per_thread);
+  uint32_t narrowest = plan->vectors >= 32 ? 32 : pow2_at_least(plan->vectors);
+  plan->team = pow2_at_least(wanted);
+  if (plan->team < narrowest) plan->team = narrowest;
+  plan->rows_per_block = plan->team < 128 ? 128 / plan->team : 1;
+  while (plan->rows_per_block > 1 && plan->rows_per_block / 2 >= region->rows) plan->rows_per_block /= 2;
+  plan->threads = plan->team * plan->rows_per_block;
+  if (plan->threads < 32) { /* whole warps, always */
+    plan->rows_per_block = 32 / plan->team;
+    plan->threads = 32;
+  }
+  plan->chunks = lw__ceil_div(plan->vectors, plan->team);
+  plan->exact_columns = plan->vectors % plan->team == 0;
+  plan->exact_rows = region->rows % plan->rows_per_block == 0;
+}
+
+/* Kept rows must fit beside everything else; loads of one pass count too because they are in flight together. */
+static bool fits_registers(const rows_plan *plan, const lw_region *region, const lw_stages *stages) {
+  double words = 0;
+  for (uint32_t i = 0; i < stages->kept.count; i++)
+    words += (double)(plan->chunks * plan->lanes) * (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) / 4;
+  double limit = (double)register_budget / plan->threads - spare_registers;
+  if (limit > 255 - spare_registers) limit = 255 - spare_registers;
+  return plan->chunks > 0 && plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
+}
+
+/* ---- passes over the row ---------------------------------------------------------------------------------------*/
+
+static lw_kval both(lw_kbuilder *kb, lw_kval a, lw_kval b) {
+  if (a == LW_NONE) return b;
+  return b == LW_NONE ? a : lw__kb_fn(kb, LW_FN_AND, a, b, LW_NONE);
+}
+
+/* Binds cv to chunk k's vector of this thread; returns the predicate under which it exists. */
+static lw_status bind_chunk(rows_nest *rn, lw_kval k, lw_kval *out_pred) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  lw_kval cv = rn->lane;
+  if (k != LW_NONE)
+    cv = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->team), LW_NONE),
+                   rn->lane, LW_NONE);
+  *out_pred = rn->row_ok;
+  if (!rn->plan->exact_columns)
+    *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->vectors), LW_NONE));
+  LW_TRY(lw__nest_bind(&rn->nest, rn->cv, cv));
+  return lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
+}
+
+static lw_status roots_of_pass(const lw_region *region, uint32_t pass, lw_vec_elem *out) {
+  for (uint32_t i = 0; i < region->reductions.count; i++)
+    if (region->reductions.data[i].stage == pass) LW_TRY(lw_vec_push(out, region->reductions.data[i].term));
+  for (uint32_t i = 0; pass == region->stage_count && i < region->outputs.count; i++)
+    if (region->outputs.data[i].kind == LW_PLACE_FULL) LW_TRY(lw_vec_push(out, region->outputs.data[i].elem));
+  return LW_OK;
+}
+
+/* Vector loads that this pass needs and no earlier pass left behind. */
+static lw_status vector_loads(rows_nest *rn, uint32_t pass, lw_vec_elem *out) {
+  lw_region *region = rn->nest.region;
+  lw_vec_elem roots = {0}, loads = {0};
+  uint8_t *seen;
+  LW_TRY(lw__arena_alloc(&region->pool.arena, region->pool.nodes.count + 1u, 1, &seen));
+  for (uint32_t i = 0; i < rn->nest.kept.count; i++) seen[rn->nest.kept.data[i].elem] = 1; /* below a kept element nothing is read */
+  lw_status status = roots_of_pass(region, pass, &roots);
+  for (uint32_t i = 0; i < roots.count && status == LW_OK; i++) status = lw__nest_loads(&region->pool, roots.data[i], seen, &loads);
+  for (uint32_t i = 0; i < loads.count && status == LW_OK; i++)
+    if (lw__nest_is_vector(&region->pool, loads.data[i], rn->j, rn->plan->lanes)) status = lw_vec_push(out, loads.data[i]);
+  lw_vec_free(&roots);
+  lw_vec_free(&loads);
+  return status;
+}
+
+/* All vectors of the row are asked for before the first is used. */
+static lw_status load_row(rows_nest *rn, const lw_vec_elem *loads) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  if (!loads->count) return LW_OK;
+  uint32_t first = rn->nest.kept.count;
+  for (uint32_t i = 0; i < loads->count; i++) {
+    lw_dtype dtype = lw__elem_node(rn->nest.pool, loads->data[i])->dtype;
+    uint32_t local = lw__kb_local(kb, dtype, (uint32_t)(rn->plan->chunks * rn->plan->lanes));
+    LW_TRY(lw__nest_keep(&rn->nest, loads->data[i], local, true));
+  }
+  lw_kval k = lw__kb_for_n(kb, rn->plan->chunks, LW_KLOOP_UNROLL), pred;
+  LW_TRY(bind_chunk(rn, k, &pred));
+  lw_kval at = lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->lanes), LW_NONE);
+  for (uint32_t i = 0; i < loads->count; i++)
+    lw__nest_loadv(&rn->nest, loads->data[i], rn->nest.kept.data[first + i].local, at, pred, rn->plan->lanes);
+  lw__kb_end(kb);
+  lw__nest_forget(&rn->nest);
+  return LW_OK;
+}
+
+/* Without room for rows: one vector at a time. */
+static lw_status load_chunk(rows_nest *rn, const lw_vec_elem *loads, const uint32_t *locals) {
+  for (uint32_t i = 0; i < loads->count; i++)
+    lw__nest_loadv(&rn->nest, loads->data[i], locals[i], LW_NONE, LW_NONE, rn->plan->lanes);
+  return LW_OK;
+}
+
+static lw_status accumulate(rows_nest *rn, uint32_t pass, const uint32_t *acc) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const lw_region *region = rn->nest.region;
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    const lw_region_reduction *red = &region->reductions.data[i];
+    if (red->stage != pass) continue;
+    lw_red fn = lw__node(region->ctx->graph, red->node)->attr.reduce.fn;
+    lw_kval term = lw__nest_elem(&rn->nest, red->term);
+    lw__kb_lset(kb, acc[i], LW_NONE, lw__kb_fn(kb, lw__red_info[fn].combine, lw__kb_lget(kb, acc[i], LW_NONE), term, LW_NONE));
+  }
+  return LW_OK;
+}
+
+/* Elements that a later pass reads again and this pass computes go into their arrays. */
+static void keep_computed(rows_nest *rn, uint32_t pass, const uint32_t *locals) {
+  for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
+    lw_elem e = rn->stages.kept.data[i];
+    if (rn->stages.first[e] == pass && locals[i] != LW_NONE)
+      lw__kb_lset(&rn->nest.kb, locals[i], rn->nest.whole_at, lw__nest_elem(&rn->nest, e));
+  }
+}
+
+static lw_status store_lanes(rows_nest *rn, const uint32_t *vectors) {
+  const lw_region *region = rn->nest.region;
+  for (uint32_t i = 0; i < region->outputs.count; i++) {
+    if (region->outputs.data[i].kind != LW_PLACE_FULL) continue;
+    if (vectors[i] == LW_NONE) lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
+    else lw__kb_lset(&rn->nest.kb, vectors[i], rn->nest.lane_at, lw__nest_elem(&rn->nest, region->outputs.data[i].elem));
+  }
+  return LW_OK;
+}
+
+static void store_vectors(rows_nest *rn, const uint32_t *vectors) {
+  const lw_region *region = rn->nest.region;
+  for (uint32_t i = 0; i < region->outputs.count; i++) {
+    if (vectors[i] == LW_NONE) continue;
+    const lw_region_output *out = &region->outputs.data[i];
+    lw__kb_storev(&rn->nest.kb, lw__nest_buffer(&rn->nest, out->value, true), LW_NONE, lw__nest_ix(&rn->nest, out->offset),
+                  LW_NONE, vectors[i], LW_NONE, (uint32_t)rn->plan->lanes);
+  }
+}
+
+/* One pass: a loop over this thread's vectors, a loop over lanes, and what happens to each element. */
+static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept, const uint32_t *vectors) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const rows_plan *plan = rn->plan;
+  lw_vec_elem loads = {0};
+  uint32_t *locals = NULL;
+  uint32_t mark = rn->nest.kept.count;
+  lw_status status = vector_loads(rn, pass, &loads);
+  if (status == LW_OK) status = lw__arena_alloc(&rn->nest.region->pool.arena, loads.count + 1u, sizeof *locals, &locals);
+  if (status == LW_OK && plan->keep) status = load_row(rn, &loads);
+  for (uint32_t i = 0; i < loads.count && status == LW_OK && !plan->keep; i++) {
+    locals[i] = lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
+    status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], false);
+  }
+  if (status == LW_OK) {
+    lw_kval k = lw__kb_for_n(kb, plan->chunks, plan->keep ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), pred;
+    status = bind_chunk(rn, k, &pred);
+    if (pred != LW_NONE) lw__kb_if(kb, pred);
+    if (status == LW_OK && !plan->keep) status = load_chunk(rn, &loads, locals);
+    lw_kval lane = lw__kb_for_n(kb, plan->lanes, LW_KLOOP_UNROLL);
+    if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lane);
+    rn->nest.lane_at = lane;
+    rn->nest.whole_at = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), LW_NONE),
+                                  lane, LW_NONE);
+    if (status == LW_OK && acc) status = accumulate(rn, pass, acc);
+    if (status == LW_OK && kept) keep_computed(rn, pass, kept);
+    if (status == LW_OK && vectors) status = store_lanes(rn, vectors);
+    lw__kb_end(kb);
+    if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
+    if (status == LW_OK && vectors) store_vectors(rn, vectors);
+    if (pred != LW_NONE) lw__kb_end(kb);
+    lw__kb_end(kb);
+    lw__nest_forget(&rn->nest);
+  }
+  if (!plan->keep) rn->nest.kept.count = mark;
+  lw_vec_free(&loads);
+  return status;
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------------------------*/
+
+static lw_status reduce_pass(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const lw_region *region = rn->nest.region;
+  const lw_graph *g = region->ctx->graph;
+  uint32_t *acc;
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *acc, &acc));
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    if (region->reductions.data[i].stage != pass) continue;
+    const lw_node *node = lw__node(g, region->reductions.data[i].node);
+    lw_dtype carry = lw__carry_type(lw__value(g, node->result)->dtype);
+    acc[i] = lw__kb_local(kb, carry, 1);
+    lw__kb_lset(kb, acc[i], LW_NONE, lw__nest_identity(&rn->nest, node->attr.reduce.fn, carry));
+  }
+  LW_TRY(walk_row(rn, pass, acc, kept, NULL));
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    if (region->reductions.data[i].stage != pass) continue;
+    const lw_node *node = lw__node(g, region->reductions.data[i].node);
+    lw_kval total = lw__kb_lget(kb, acc[i], LW_NONE);
+    if (rn->plan->team > 1) {
+      uint32_t scratch = LW_NONE;
+      if (rn->plan->team > 32) scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
+      total = lw__kb_reduce(kb, node->attr.reduce.fn, total, rn->plan->team, scratch);
+    }
+    LW_TRY(lw__nest_leaf(&rn->nest, node->result, total, LW_NONE));
+  }
+  return LW_OK;
+}
+
+/* Arrays for elements that are computed (not loaded as vectors) and needed again. */
+static lw_status make_kept(rows_nest *rn, uint32_t **out) {
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, rn->stages.kept.count + 1u, sizeof **out, out));
+  for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
+    lw_elem e = rn->stages.kept.data[i];
+    bool vector = lw__nest_is_vector(rn->nest.pool, e, rn->j, rn->plan->lanes);
+    (*out)[i] = vector ? LW_NONE
+                       : lw__kb_local(&rn->nest.kb, lw__stages_kept_type(rn->nest.region, e),
+                                      (uint32_t)(rn->plan->chunks * rn->plan->lanes));
+  }
+  return LW_OK;
+}
+
+static lw_status publish_kept(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
+  for (uint32_t i = 0; i < rn->stages.kept.count; i++)
+    if (rn->stages.first[rn->stages.kept.data[i]] == pass && kept[i] != LW_NONE)
+      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i], true));
+  lw__nest_forget(&rn->nest);
+  return LW_OK;
+}
+
+static lw_status store_rows(rows_nest *rn) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const lw_region *region = rn->nest.region;
+  bool any = false;
+  for (uint32_t i = 0; i < region->outputs.count; i++) any |= region->outputs.data[i].kind == LW_PLACE_ROW;
+  if (!any) return LW_OK;
+  lw_kval first = rn->plan->team == 1 ? LW_NONE : lw__kb_fn(kb, LW_FN_EQ, rn->lane, lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
+  lw_kval pred = both(kb, first, rn->row_ok);
+  if (pred != LW_NONE) lw__kb_if(kb, pred);
+  for (uint32_t i = 0; i < region->outputs.count; i++)
+    if (region->outputs.data[i].kind == LW_PLACE_ROW) lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
+  if (pred != LW_NONE) lw__kb_end(kb);
+  lw__nest_forget(&rn->nest);
+  return LW_OK;
+}
+
+static lw_status store_full(rows_nest *rn) {
+  const lw_region *region = rn->nest.region;
+  uint32_t *vectors;
+  bool any = false;
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->outputs.count + 1u, sizeof *vectors, &vectors));
+  for (uint32_t i = 0; i < region->outputs.count; i++) {
+    const lw_region_output *out = &region->outputs.data[i];
+    vectors[i] = LW_NONE;
+    if (out->kind != LW_PLACE_FULL) continue;
+    any = true;
+    if (lw__nest_is_contiguous(&rn->nest.pool->ix, out->offset, rn->j, rn->plan->lanes))
+      vectors[i] = lw__kb_local(&rn->nest.kb, lw__value(region->ctx->graph, out->value)->dtype, (uint32_t)rn->plan->lanes);
+  }
+  return any ? walk_row(rn, region->stage_count, NULL, NULL, vectors) : LW_OK;
+}
+
+/* Row and lane of this thread. Rows past the end take the last row's place (their predicate is false). */
+static lw_status open_rows(rows_nest *rn, lw_ix r) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const rows_plan *plan = rn->plan;
+  lw_kval thread = lw__kb_thread(kb), team = lw__kb_const_i(kb, LW_DTYPE_I32, plan->team);
+  lw_kval limit = lw__kb_scalar(kb, lw__kb_scalar_arg(kb));
+  lw_kval row = lw__kb_block(kb);
+  rn->lane = plan->rows_per_block == 1 ? thread : lw__kb_fn(kb, LW_FN_REM, thread, team, LW_NONE);
+  rn->row_ok = LW_NONE;
+  if (plan->rows_per_block > 1) {
+    row = lw__kb_fn(kb, LW_FN_MUL, row, lw__kb_const_i(kb, LW_DTYPE_I64, plan->rows_per_block), LW_NONE);
+    row = lw__kb_fn(kb, LW_FN_ADD, row, lw__kb_cast(kb, lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE), LW_DTYPE_I64), LW_NONE);
+  }
+  if (!plan->exact_rows) rn->row_ok = lw__kb_fn(kb, LW_FN_LT, row, limit, LW_NONE);
+  return lw__nest_bind(&rn->nest, r, row);
+}
+
+static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows_plan *plan, const lw_lower_options *options,
+                             lw_diag *diag, lw_lowered *out) {
+  rows_nest rn = {.plan = plan, .cv = cv, .j = j};
+  uint32_t *kept = NULL;
+  lw_status status = lw__stages_init(&rn.stages, region, cv, j);
+  if (status == LW_OK) plan->keep = fits_registers(plan, region, &rn.stages);
+  if (status == LW_OK) status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
+  if (status == LW_OK) status = open_rows(&rn, r);
+  if (status == LW_OK && plan->keep) status = make_kept(&rn, &kept);
+  for (uint32_t s = 0; s < region->stage_count && status == LW_OK; s++) {
+    status = reduce_pass(&rn, s, kept);
+    if (status == LW_OK && kept) status = publish_kept(&rn, s, kept);
+  }
+  if (status == LW_OK) status = store_full(&rn);
+  if (status == LW_OK) status = store_rows(&rn);
+  if (status == LW_OK)
+    status = lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block), &region->rows, 1, diag);
+  lw__nest_deinit(&rn.nest);
+  lw__stages_deinit(&rn.stages);
+  return status;
+}
+
+/* ---- entry -----------------------------------------------------------------------------------------------------*/
+
+static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, rows_plan *plan,
+                            const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  lw_region region;
+  lw_status status = lw__region_init(&region, ctx, nodes, count);
+  if (status == LW_OK) {
+    lw_ix_pool *ix = &region.pool.ix;
+    lw_ix r = lw__ix_new_var(ix, region.rows), cv = lw__ix_new_var(ix, lw__max_i64(1, plan->vectors));
+    lw_ix j = lw__ix_new_var(ix, plan->lanes);
+    lw_ix space[2] = {r, lw__ix_add(ix, lw__ix_affine(ix, cv, plan->lanes, 0), j)};
+    status = lw__region_place(&region, space);
+    if (status == LW_OK) status = rows_kernel(&region, r, cv, j, plan, options, diag, out);
+  }
+  lw__region_deinit(&region);
+  if (status != LW_OK) return status;
+  return lw__arena_printf(&out->arena, &out->schedule, "rows of %u threads, %lld wide, %s", plan->team, (long long)plan->lanes,
+                          plan->keep ? "kept in registers" : "read again by every pass");
+}
+
+lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  rows_plan plan = {0};
+  bool alone = shape->columns_strided;
+  plan.lanes = alone ? 1 : shape->lanes;
+  plan.vectors = shape->cols / plan.lanes;
+  lw_region sizes = {.rows = shape->rows, .cols = shape->cols};
+  if (!alone) {
+    choose_team(&plan, &sizes);
+  } else {
+    plan.team = 1;
+    plan.threads = plan.rows_per_block = shape->rows < column_threads ? (uint32_t)lw__round_up(shape->rows, 32) : column_threads;
+    plan.chunks = plan.vectors;
+    plan.exact_columns = true;
+    plan.exact_rows = shape->rows % plan.rows_per_block == 0;
+  }
+  return lower_rows(ctx, nodes, count, &plan, options, diag, out);
+}
