@@ -596,7 +596,10 @@ static lw_status read_node_name(parser *p, const char **out) {
   *out = NULL;
   if (!accept(p, ';')) return LW_OK;
   if (peek(p) == ' ') p->at++;
+  const char *start = p->at;
   LW_TRY(read_escaped(p, -1));
+  bool carriage_return = p->at > start && p->at[-1] == '\r';
+  if (carriage_return) p->name.data[--p->name.len] = '\0';
   *out = lw__text_str(&p->name);
   return LW_OK;
 }
