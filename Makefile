@@ -30,4 +30,4 @@ format:
 	tools/check_format --fix
 
 clean:
-	rm -rf build/release build/debug build/asan build/tsan build/clang
+	rm -rf build/release build/debug build/asan build/tsan build/clang build/fuzz

@@ -1,6 +1,7 @@
 # Compile flags of everything in the tree.
 set(LW_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
 option(LW_WERROR "Treat warnings as errors" ON)
+option(LW_FUZZ "Build tests/fuzz with libFuzzer (clang)" OFF)
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
@@ -27,4 +28,7 @@ endif()
 if(LW_SANITIZE)
   add_compile_options(-fsanitize=${LW_SANITIZE} -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${LW_SANITIZE})
+endif()
+if(LW_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

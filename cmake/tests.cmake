@@ -4,6 +4,9 @@
 #                                       tests/unit/compiler/<module>/. Label: unit.
 #   tests/<folder>/test_<x>.c           a program test_<folder>_<x> that links every module.
 #   tests/<folder>/test_<x>.{sh,py}     a script, run in the source folder. Label: the folder's name.
+#   tests/fuzz/fuzz_<x>.c               a fuzz target (LLVMFuzzerTestOneInput) that links every module.
+#                                       With LW_FUZZ (clang) it is a libFuzzer program; else the test
+#                                       fuzz_<x> feeds it tests/data/fuzz/<x>/* and small changes of it.
 #   tests/<folder>/tests.cmake          included as it is, for what these rules cannot say.
 #   tests/lib/*.c                       helpers (lw_testlib, #include "lib/<x>.h") for all programs.
 # Exit status 77 means skipped. Scripts see LW_SOURCE_DIR, LW_BUILD_DIR and LW_CLI.
@@ -47,7 +50,8 @@ UBSAN_OPTIONS=print_stacktrace=1;LW_SOURCE_DIR=${PROJECT_SOURCE_DIR};\
 LW_BUILD_DIR=${PROJECT_BINARY_DIR};LW_CLI=${PROJECT_BINARY_DIR}/lawson")
 endfunction()
 
-function(lw_test_program target source label)
+# lw_program(target source module...): a program of the tests that links these modules.
+function(lw_program target source)
   add_executable(${target} ${source})
   target_compile_options(${target} PRIVATE ${LW_WARNINGS})
   target_compile_definitions(${target} PRIVATE LW_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
@@ -60,6 +64,10 @@ function(lw_test_program target source label)
   endif()
   target_link_libraries(${target} PRIVATE ${modules} PkgConfig::cmocka PkgConfig::jansson
                                           Threads::Threads dl m)
+endfunction()
+
+function(lw_test_program target source label)
+  lw_program(${target} ${source} ${ARGN})
   add_test(NAME ${target} COMMAND ${target})
   lw_set_test_properties(${target} ${label})
 endfunction()
@@ -97,6 +105,25 @@ foreach(source IN LISTS suite_files)
   else()
     add_test(NAME ${test} COMMAND sh ${source})
     lw_set_test_properties(${test} ${folder})
+  endif()
+endforeach()
+
+file(GLOB fuzz_sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/fuzz_*.c)
+foreach(source IN LISTS fuzz_sources)
+  cmake_path(GET source STEM target)
+  string(REGEX REPLACE "^fuzz_" "" name ${target})
+  set(corpus ${tests_dir}/data/fuzz/${name})
+  lw_program(${target} ${source} ${LW_MODULES})
+  if(LW_FUZZ)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    target_sources(${target} PRIVATE ${tests_dir}/fuzz/replay.c)
+    if(EXISTS ${corpus})
+      add_test(NAME ${target} COMMAND ${target} ${corpus})
+    else()
+      add_test(NAME ${target} COMMAND ${target})
+    endif()
+    lw_set_test_properties(${target} fuzz)
   endif()
 endforeach()
 
