@@ -13,6 +13,12 @@ bool lw__kinstr_is_root(const lw_kinstr *instr);
  * FOR is live when something in its region is. |live| has instrs.count elements. */
 void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
 
+/* plain[id] = 1 for additions, subtractions and multiplications of i32 and i64 that only compute where memory is accessed, how
+ * far loops run and which accesses are masked, from nothing but loop variables, block, thread, scalar arguments and constants.
+ * Lowering promises that they do not overflow, so emitters may print them as C's own + - * (which lets compilers see
+ * strides); the interpreter holds lowering to it. |live| as above. */
+void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *plain);
+
 /* Type of a value read from an element of |dtype|: narrow floats become f32. */
 static inline lw_dtype lw__kvalue_type(lw_dtype dtype) {
   return lw__dtype_is_float(dtype) && dtype != LW_DTYPE_F64 ? LW_DTYPE_F32 : dtype;

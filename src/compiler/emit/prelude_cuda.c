@@ -1,0 +1,260 @@
+/* prelude_cuda.c: helpers for CUDA C: floating point on the GPU's own functions, conversions, wide
+ * accesses, shuffles. Every PTX instruction of generated sources stands here. sm_80 and up. */
+#include "compiler/emit/prelude.h"
+
+#define F32(name, body) \
+  { "lw_" name "_f32", 0, 0, "LW_HELPER float lw_" name "_f32(float x) {" body "}" }
+#define F64(name, expression)                                                   \
+  {                                                                             \
+    "lw_" name "_f64", 0, 0,                                                    \
+        "LW_HELPER double lw_" name "_f64(double x) { return " expression "; }" \
+  }
+#define BOTH(name, f32, f64) F32(name, " return " f32 "(x); "), F64(name, f64 "(x)")
+#define TWO32(name, body) \
+  { "lw_" name "_f32", 0, 0, "LW_HELPER float lw_" name "_f32(float a, float b) {" body "}" }
+#define TWO64(name, body) \
+  { "lw_" name "_f64", 0, 0, "LW_HELPER double lw_" name "_f64(double a, double b) {" body "}" }
+
+#define WARP(red, types)                                         \
+  {                                                              \
+    "lw_warp_" red "_$t", types, 0,                              \
+        "LW_HELPER $T lw_warp_" red                              \
+        "_$t($T v, int width, unsigned mask) {\n"                \
+        "#pragma unroll\n"                                       \
+        "  for (int apart = width / 2; apart > 0; apart /= 2)\n" \
+        "    v = lw_combine_" red                                \
+        "_$t(v, lw_shuffle_xor_$t(mask, v, apart));\n"           \
+        "  return v;\n"                                          \
+        "}"                                                      \
+  }
+/* The barrier in front lets the scratch be in use until now, the one behind orders what was written
+ * with what is read. */
+#define BLOCK(red, types)                                       \
+  {                                                             \
+    "lw_block_" red "_$t", types, 0,                            \
+        "LW_HELPER $T lw_block_" red                            \
+        "_$t($T v, int warps, $T *scratch) {\n"                 \
+        "  v = lw_warp_" red                                    \
+        "_$t(v, 32, 0xffffffffu);\n"                            \
+        "  int warp = (int)threadIdx.x >> 5;\n"                 \
+        "  __syncthreads();\n"                                  \
+        "  if ((threadIdx.x & 31) == 0) scratch[warp] = v;\n"   \
+        "  __syncthreads();\n"                                  \
+        "  const $T *group = scratch + warp / warps * warps;\n" \
+        "  v = group[0];\n"                                     \
+        "#pragma unroll\n"                                      \
+        "  for (int i = 1; i < warps; i++) v = lw_combine_" red \
+        "_$t(v, group[i]);\n"                                   \
+        "  return v;\n"                                         \
+        "}"                                                     \
+  }
+#define REDUCTION(red, types) WARP(red, types), BLOCK(red, types)
+#define NUMBERS (LW_HELPER_INT | LW_HELPER_FLT)
+#define SMALL_TYPES \
+  (LW_HELPER_BOOL | LW_HELPER_BIT(I8) | LW_HELPER_BIT(I16) | LW_HELPER_BIT(U8) | LW_HELPER_BIT(U16))
+
+static const lw_helper rows[] = {
+    {"lw_bits_of_f32", 0, 0,
+     "LW_HELPER unsigned lw_bits_of_f32(float x) { return __float_as_uint(x); }"},
+    {"lw_f32_of_bits", 0, 0,
+     "LW_HELPER float lw_f32_of_bits(unsigned u) { return __uint_as_float(u); }"},
+    {"lw_bits_of_f64", 0, 0,
+     "LW_HELPER unsigned long long lw_bits_of_f64(double x) { return (unsigned long "
+     "long)__double_as_longlong(x); }"},
+    {"lw_f64_of_bits", 0, 0,
+     "LW_HELPER double lw_f64_of_bits(unsigned long long u) { return __longlong_as_double((long "
+     "long)u); }"},
+    /* narrow floats */
+    {"lw_f16_to_f32", 0, 0,
+     "LW_HELPER float lw_f16_to_f32(unsigned short x) {\n"
+     "  float r;\n"
+     "  asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(r) : \"h\"(x));\n"
+     "  return r;\n"
+     "}"},
+    {"lw_f32_to_f16", 0, 0,
+     "LW_HELPER unsigned short lw_f32_to_f16(float x) {\n"
+     "  unsigned short r;\n"
+     "  asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(x));\n"
+     "  return r;\n"
+     "}"},
+    {"lw_f32_to_bf16", 0, 0,
+     "LW_HELPER unsigned short lw_f32_to_bf16(float x) {\n"
+     "  unsigned short r;\n"
+     "  asm(\"cvt.rn.bf16.f32 %0, %1;\" : \"=h\"(r) : \"f\"(x));\n"
+     "  return r;\n"
+     "}"},
+    /* elements of 1 and 2 bytes packed into words */
+    {"lw_get8", 0, 0,
+     "LW_HELPER unsigned char lw_get8(const unsigned *w, int i) {\n"
+     "  return (unsigned char)(w[i >> 2] >> ((i & 3) * 8));\n"
+     "}"},
+    {"lw_get16", 0, 0,
+     "LW_HELPER unsigned short lw_get16(const unsigned *w, int i) {\n"
+     "  return (unsigned short)(w[i >> 1] >> ((i & 1) * 16));\n"
+     "}"},
+    {"lw_set8", 0, 0,
+     "LW_HELPER void lw_set8(unsigned *w, int i, unsigned char x) {\n"
+     "  int s = (i & 3) * 8;\n"
+     "  w[i >> 2] = (w[i >> 2] & ~(0xffu << s)) | (unsigned)x << s;\n"
+     "}"},
+    {"lw_set16", 0, 0,
+     "LW_HELPER void lw_set16(unsigned *w, int i, unsigned short x) {\n"
+     "  int s = (i & 1) * 16;\n"
+     "  w[i >> 1] = (w[i >> 1] & ~(0xffffu << s)) | (unsigned)x << s;\n"
+     "}"},
+    /* wide accesses; _ro: memory that nobody writes during the launch */
+    {"lw_get_x4", 0, 0,
+     "LW_HELPER uint4 lw_get_x4(const void *p, bool there) {\n"
+     "  return there ? *(const uint4 *)p : make_uint4(0, 0, 0, 0);\n"
+     "}"},
+    {"lw_get_x2", 0, 0,
+     "LW_HELPER uint2 lw_get_x2(const void *p, bool there) {\n"
+     "  return there ? *(const uint2 *)p : make_uint2(0, 0);\n"
+     "}"},
+    {"lw_get_x1", 0, 0,
+     "LW_HELPER unsigned lw_get_x1(const void *p, bool there) { return there ? *(const unsigned "
+     "*)p : 0; }"},
+    {"lw_get_x4_ro", 0, 0,
+     "LW_HELPER uint4 lw_get_x4_ro(const void *p, bool there) {\n"
+     "  return there ? __ldg((const uint4 *)p) : make_uint4(0, 0, 0, 0);\n"
+     "}"},
+    {"lw_get_x2_ro", 0, 0,
+     "LW_HELPER uint2 lw_get_x2_ro(const void *p, bool there) {\n"
+     "  return there ? __ldg((const uint2 *)p) : make_uint2(0, 0);\n"
+     "}"},
+    {"lw_get_x1_ro", 0, 0,
+     "LW_HELPER unsigned lw_get_x1_ro(const void *p, bool there) {\n"
+     "  return there ? __ldg((const unsigned *)p) : 0;\n"
+     "}"},
+    {"lw_put_x4", 0, 0,
+     "LW_HELPER void lw_put_x4(void *p, unsigned a, unsigned b, unsigned c, unsigned d) {\n"
+     "  *(uint4 *)p = make_uint4(a, b, c, d);\n"
+     "}"},
+    {"lw_put_x2", 0, 0,
+     "LW_HELPER void lw_put_x2(void *p, unsigned a, unsigned b) { *(uint2 *)p = make_uint2(a, b); "
+     "}"},
+    {"lw_put_x1", 0, 0, "LW_HELPER void lw_put_x1(void *p, unsigned a) { *(unsigned *)p = a; }"},
+    /* the two halves of 8-byte values as words */
+    {"lw_join_i64", 0, 0,
+     "LW_HELPER long long lw_join_i64(unsigned lo, unsigned hi) {\n"
+     "  return (long long)((unsigned long long)hi << 32 | lo);\n"
+     "}"},
+    {"lw_join_u64", 0, 0,
+     "LW_HELPER unsigned long long lw_join_u64(unsigned lo, unsigned hi) { return (unsigned long "
+     "long)hi << 32 | lo; }"},
+    {"lw_join_f64", 0, 0,
+     "LW_HELPER double lw_join_f64(unsigned lo, unsigned hi) { return __hiloint2double((int)hi, "
+     "(int)lo); }"},
+    {"lw_word_$t", LW_HELPER_BIT(I64) | LW_HELPER_BIT(U64), 0,
+     "LW_HELPER unsigned lw_word_$t($T x, int i) { return (unsigned)((unsigned long long)x >> (32 "
+     "* i)); }"},
+    {"lw_word_f64", 0, 0,
+     "LW_HELPER unsigned lw_word_f64(double x, int i) {\n"
+     "  return (unsigned)(i == 0 ? __double2loint(x) : __double2hiint(x));\n"
+     "}"},
+    {"lw_word_f32", 0, 0, "LW_HELPER unsigned lw_word_f32(float x) { return __float_as_uint(x); }"},
+    {"lw_word_$t", LW_HELPER_BIT(I32) | LW_HELPER_BIT(U32), 0,
+     "LW_HELPER unsigned lw_word_$t($T x) { return (unsigned)x; }"},
+    {"lw_of_word_f32", 0, 0,
+     "LW_HELPER float lw_of_word_f32(unsigned w) { return __uint_as_float(w); }"},
+    {"lw_of_word_$t", LW_HELPER_BIT(I32) | LW_HELPER_BIT(U32), 0,
+     "LW_HELPER $T lw_of_word_$t(unsigned w) { return ($T)w; }"},
+    /* threads */
+    {"lw_shuffle_xor_$t", NUMBERS & ~SMALL_TYPES, 0,
+     "LW_HELPER $T lw_shuffle_xor_$t(unsigned mask, $T v, int apart) { return "
+     "__shfl_xor_sync(mask, v, apart); }"},
+    {"lw_shuffle_xor_$t", SMALL_TYPES, 0,
+     "LW_HELPER $T lw_shuffle_xor_$t(unsigned mask, $T v, int apart) {\n"
+     "  return ($T)__shfl_xor_sync(mask, (int)v, apart);\n"
+     "}"},
+    {"lw_group_mask", 0, 0,
+     "LW_HELPER unsigned lw_group_mask(int width) {\n"
+     "  return (0xffffffffu >> (32 - width)) << (threadIdx.x & 31 & ~(width - 1));\n"
+     "}"},
+    REDUCTION("sum", NUMBERS),
+    REDUCTION("prod", NUMBERS),
+    REDUCTION("max", NUMBERS),
+    REDUCTION("min", NUMBERS),
+    REDUCTION("any", LW_HELPER_BOOL),
+    REDUCTION("all", LW_HELPER_BOOL),
+    /* functions that are exact or correctly rounded */
+    TWO32("div", " return __fdiv_rn(a, b); "),
+    TWO64("div", " return __ddiv_rn(a, b); "),
+    TWO32(
+        "min",
+        " float r; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b)); return r; "),
+    TWO32(
+        "max",
+        " float r; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b)); return r; "),
+    TWO64("min", " return a < b || a != a ? a : b; "),
+    TWO64("max", " return a > b || a != a ? a : b; "),
+    TWO32("rem", " return fmodf(a, b); "),
+    TWO64("rem", " return fmod(a, b); "),
+    BOTH("abs", "fabsf", "fabs"),
+    BOTH("floor", "floorf", "floor"),
+    BOTH("ceil", "ceilf", "ceil"),
+    BOTH("trunc", "truncf", "trunc"),
+    BOTH("round", "rintf", "rint"),
+    BOTH("sqrt", "__fsqrt_rn", "__dsqrt_rn"),
+    BOTH("rsqrt", "rsqrtf", "rsqrt"),
+    /* hardware approximations: 2^x, 1/x; subnormal results become 0 */
+    {"lw_exp2_approx", 0, 0,
+     "LW_HELPER float lw_exp2_approx(float x) {\n"
+     "  float r;\n"
+     "  asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n"
+     "  return r;\n"
+     "}"},
+    {"lw_recip_approx", 0, 0,
+     "LW_HELPER float lw_recip_approx(float x) {\n"
+     "  float r;\n"
+     "  asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(r) : \"f\"(x));\n"
+     "  return r;\n"
+     "}"},
+    /* e^x = 2^h e^m with h = x / ln 2 rounded and m = x - h ln 2, which is tiny: e^m = 1 + m. ln 2
+     * in two parts. h stays below 128 so that 2^h is finite wherever the result is; what that cuts
+     * off comes back through m. Results below the smallest normal number are 0. */
+    F32("exp",
+        "\n"
+        "  float c = lw_max_f32(x, -104.0f);\n"
+        "  float h = lw_min_f32(__fmul_rn(c, 0x1.715476p+0f), 0x1.fffffep+6f);\n"
+        "  float m = __fmaf_rn(h, -0x1.62e43p-1f, c);\n"
+        "  m = __fmaf_rn(h, 0x1.05c61p-29f, m);\n"
+        "  float e = lw_exp2_approx(h);\n"
+        "  return __fmaf_rn(e, m, e);\n"),
+    F64("exp", "exp(x)"),
+    BOTH("expm1", "expm1f", "expm1"),
+    BOTH("log", "logf", "log"),
+    BOTH("log1p", "log1pf", "log1p"),
+    BOTH("erf", "erff", "erf"),
+    /* |x| < 0.625: x + x^3 P(x^2), relative error 4.6e-9; else 1 - 2 / (exp(2|x|) + 1). */
+    F32("tanh",
+        "\n"
+        "  float a = fabsf(x), z = x * x;\n"
+        "  float p = __fmaf_rn(z, -0x1.75619ap-8f, 0x1.5207b8p-6f);\n"
+        "  p = __fmaf_rn(p, z, -0x1.b83738p-5f);\n"
+        "  p = __fmaf_rn(p, z, 0x1.1106fcp-3f);\n"
+        "  p = __fmaf_rn(p, z, -0x1.555532p-2f);\n"
+        "  float small = __fmaf_rn(a, z * p, a);\n"
+        "  float large = __fmaf_rn(-2.0f, lw_recip_approx(lw_exp_f32(2.0f * a) + 1.0f), 1.0f);\n"
+        "  return copysignf(a < 0.625f ? small : large, x);\n"),
+    F64("tanh", "tanh(x)"),
+    F32("sigmoid", " return lw_recip_approx(1.0f + lw_exp_f32(-x)); "),
+    F64("sigmoid", "x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x))"),
+    BOTH("sin", "sinf", "sin"),
+    BOTH("cos", "cosf", "cos"),
+    BOTH("tan", "tanf", "tan"),
+    BOTH("asin", "asinf", "asin"),
+    BOTH("acos", "acosf", "acos"),
+    BOTH("atan", "atanf", "atan"),
+    BOTH("sinh", "sinhf", "sinh"),
+    BOTH("cosh", "coshf", "cosh"),
+    BOTH("asinh", "asinhf", "asinh"),
+    BOTH("acosh", "acoshf", "acosh"),
+    BOTH("atanh", "atanhf", "atanh"),
+    TWO32("pow", " return powf(a, b); "),
+    TWO64("pow", " return pow(a, b); "),
+    TWO32("atan2", " return atan2f(a, b); "),
+    TWO64("atan2", " return atan2(a, b); "),
+};
+
+const lw_helper_table lw__emit_helpers_cuda = {rows, LW_ARRAY_COUNT(rows)};
