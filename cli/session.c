@@ -1,0 +1,378 @@
+/* session.c: from arguments to a bound context. The environment is read here and nowhere below. */
+#include "session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const cli_option cli_compile_options[] = {
+    {"device", "D", "auto",
+     "where to run: auto, cpu, cuda, cuda:N, or null (counts launches, computes nothing)", NULL,
+     'd'},
+    {"dim", "NAME=N", NULL,
+     "extent of a symbolic dimension; may be repeated. Inputs that are\n"
+     "given bind their dimensions by themselves",
+     NULL, 0},
+    {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
+    {"no-fuse", NULL, NULL, "every node gets a kernel of its own (all other passes stay on)", NULL,
+     0},
+    {"force", "ID", NULL, "fuse this pair though it does not pay; ids: lawson explain", NULL, 0},
+    {"forbid", "ID", NULL, "never fuse this pair", NULL, 0},
+    {"policy", "P", "opt-in", "resource limits of kernels: conservative, classic, opt-in", NULL, 0},
+    {"threads", "N", "all cores", "threads of the CPU device", NULL, 't'},
+    {"target", "T", "the device", "compile for cpu, cuda:sm_80, cuda:sm_90a ...", NULL, 0},
+    {"cache", "DIR", "$LAWSON_CACHE, else ~/.cache/lawson",
+     "folder where kernels are kept; 'off' keeps none", NULL, 0},
+    {"cc", "CC", "cc on PATH", "C compiler for the CPU device", NULL, 0},
+    {NULL, NULL, NULL, NULL, NULL, 0}};
+
+const cli_option cli_input_options[] = {
+    {"input", "[NAME=]FILE.npy", NULL,
+     "an input; without NAME they are taken in the model's order.\n"
+     "bf16 and f8 travel as raw bits in uint16 and uint8",
+     "loadInputs", 'i'},
+    {"seed", "N", "a new one", "seed of the inputs that are not given", NULL, 's'},
+    {"input-range", "[NAME=]LO:HI", "0:10",
+     "integers that are not given: LO <= x < HI (floats are\n"
+     "standard normal). Ids must stay inside the tables they index",
+     NULL, 0},
+    {NULL, NULL, NULL, NULL, NULL, 0}};
+
+/* ---- options and environment ----- */
+
+static int set_option(lw_options *options, const char *name, const char *value) {
+  lw_status status = lw_options_set(options, name, value);
+  if (status == LW_OK) return 0;
+  return cli_fail(status, "%s", lw_options_error(options));
+}
+
+static const char *environment(const char *name) {
+  const char *value = getenv(name);
+  return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* Folders on the way to the cache; the cache itself makes the last one, for its owner alone. */
+static void make_parents(char *path) {
+  for (char *p = strchr(path + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
+    *p = '\0';
+    (void)mkdir(path, 0700);
+    *p = '/';
+  }
+}
+
+static char *cache_folder(const cli_args *args) {
+  const char *given = cli_text(args, "cache", NULL);
+  if (given == NULL) given = getenv("LAWSON_CACHE");
+  if (given != NULL) return cli_format("%s", strcmp(given, "off") == 0 ? "" : given);
+  if (environment("XDG_CACHE_HOME") != NULL) {
+    return cli_format("%s/lawson", environment("XDG_CACHE_HOME"));
+  }
+  if (environment("HOME") != NULL) return cli_format("%s/.cache/lawson", environment("HOME"));
+  return cli_format("%s", "");
+}
+
+static int set_cache(const cli_args *args, lw_options *options) {
+  char *folder = cache_folder(args);
+  if (folder[0] != '\0') make_parents(folder);
+  int code = set_option(options, "cache", folder);
+  free(folder);
+  return code;
+}
+
+static int set_environment(lw_options *options) {
+  static const struct {
+    const char *variable, *option;
+  } rows[] = {{"PATH", "path"},
+              {"CC", "cc"},
+              {"LW_CC", "cc"},
+              {"LAWSON_NVRTC", "nvrtc"},
+              {"LAWSON_CUDA", "cuda"}};
+  int code = 0;
+  for (size_t i = 0; code == 0 && i < CLI_COUNT(rows); i++) {
+    const char *value = environment(rows[i].variable);
+    bool with_flags = i == 1 && value != NULL && strchr(value, ' ') != NULL; /* "ccache gcc" */
+    if (value != NULL && !with_flags) code = set_option(options, rows[i].option, value);
+  }
+  return code;
+}
+
+static int set_given(const cli_args *args, lw_options *options) {
+  static const char *const direct[] = {"device", "dim",     "shape",  "force", "forbid",
+                                       "policy", "threads", "target", "cc"};
+  int code = 0;
+  for (size_t i = 0; i < args->value_count && code == 0; i++) {
+    const cli_value *v = &args->values[i];
+    for (size_t k = 0; k < CLI_COUNT(direct); k++) {
+      if (strcmp(v->option->name, direct[k]) == 0) code = set_option(options, direct[k], v->text);
+    }
+    if (strcmp(v->option->name, "no-fuse") == 0) code = set_option(options, "fuse", "off");
+    if (strcmp(v->option->name, "compile-only") == 0) {
+      code = set_option(options, "compile_only", "on");
+    }
+    if (strcmp(v->option->name, "dump") == 0) code = set_option(options, "dump", v->text);
+  }
+  return code;
+}
+
+int cli_options_make(const cli_args *args, lw_options **out_options) {
+  lw_status status = lw_options_create(out_options);
+  if (status != LW_OK) return cli_fail(status, "out of memory");
+  int code = set_environment(*out_options);
+  if (code == 0) code = set_cache(args, *out_options);
+  if (code == 0) code = set_given(args, *out_options);
+  if (code == 0) return 0;
+  lw_options_destroy(*out_options);
+  *out_options = NULL;
+  return code;
+}
+
+/* ---- inputs from files ----- */
+
+static const char *type_of_input(const cli_session *s, size_t index) {
+  return s->summary->inputs[index].type;
+}
+
+/* The index of the input that "NAME=..." names, or -1; *out_rest is what follows the '='. */
+static int input_named(const cli_session *s, const char *text, const char **out_rest) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    size_t n = strlen(s->summary->inputs[i].name);
+    if (strncmp(text, s->summary->inputs[i].name, n) != 0 || text[n] != '=') continue;
+    *out_rest = text + n + 1;
+    return (int)i;
+  }
+  return -1;
+}
+
+static int next_free_input(const cli_session *s) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    if (!s->given[i]) return (int)i;
+  }
+  return -1;
+}
+
+static int no_such_input(const cli_session *s, const char *text) {
+  const char *equal = strchr(text, '=');
+  if (equal == NULL || access(text, F_OK) == 0) {
+    return cli_fail(LW_STATUS_USAGE, "--input %s: the model has only %zu inputs", text,
+                    s->input_count);
+  }
+  char *names = cli_format("%s", "");
+  for (size_t i = 0; i < s->input_count; i++) {
+    char *more = cli_format("%s%s%s", names, i > 0 ? ", " : "", s->summary->inputs[i].name);
+    free(names);
+    names = more;
+  }
+  int code = cli_fail(LW_STATUS_USAGE, "the model has no input '%.*s'; it has %s",
+                      (int)(equal - text), text, names);
+  free(names);
+  return code;
+}
+
+/* Binds what is symbolic in the shape of input |index|. */
+static int shape_from_input(cli_session *s, size_t index) {
+  const lw_tools_array *a = &s->inputs[index];
+  char *text = cli_format("%s=", s->summary->inputs[index].name);
+  for (int d = 0; d < a->rank; d++) {
+    char *more = cli_format("%s%s%lld", text, d > 0 ? "x" : "", (long long)a->dims[d]);
+    free(text);
+    text = more;
+  }
+  int code = set_option(s->options, "shape", text);
+  free(text);
+  return code;
+}
+
+static int read_input(cli_session *s, const char *text) {
+  const char *file = text;
+  int index = input_named(s, text, &file);
+  if (index < 0) {
+    const char *equal = strrchr(text, '=');
+    bool names_another = equal != NULL && access(text, F_OK) != 0;
+    index = names_another ? -1 : next_free_input(s);
+    file = text;
+  }
+  if (index < 0) return no_such_input(s, text);
+  if (s->given[index]) {
+    return cli_fail(LW_STATUS_USAGE, "input '%s' is given twice", s->summary->inputs[index].name);
+  }
+  lw_tools_reason reason;
+  lw_status status = lw_tools_npy_read(file, &s->inputs[index], &reason);
+  if (status != LW_OK) return cli_fail(status, "%s", reason.text);
+  s->given[index] = true;
+  for (int t = LW_DTYPE_BF16; t < LW_DTYPE_COUNT; t++) {
+    if (strcmp(type_of_input(s, (size_t)index), lw_dtype_name((lw_dtype)t)) == 0) {
+      cli_array_retype(&s->inputs[index], (lw_dtype)t);
+    }
+  }
+  return shape_from_input(s, (size_t)index);
+}
+
+void cli_array_retype(lw_tools_array *array, lw_dtype dtype) {
+  bool raw16 = array->dtype == LW_DTYPE_U16 && dtype == LW_DTYPE_BF16;
+  bool raw8 = array->dtype == LW_DTYPE_U8 && (dtype == LW_DTYPE_F8E4M3 || dtype == LW_DTYPE_F8E5M2);
+  if (raw16 || raw8) array->dtype = dtype;
+}
+
+int cli_session_open(const cli_args *args, const char *path, cli_session *out_session) {
+  cli_session *s = out_session;
+  *s = (cli_session){.path = path};
+  int code = cli_options_make(args, &s->options);
+  if (code != 0) return code;
+  lw_tools_reason reason;
+  lw_status status = lw_tools_inspect(path, s->options, &s->summary, &reason);
+  if (status != LW_OK) return cli_fail(status, "%s", reason.text);
+  s->input_count = s->summary->input_count;
+  s->output_count = s->summary->output_count;
+  s->inputs = cli_alloc(s->input_count, sizeof *s->inputs);
+  s->outputs = cli_alloc(s->output_count, sizeof *s->outputs);
+  s->given = cli_alloc(s->input_count, sizeof *s->given);
+  const char *text;
+  for (size_t n = 0; code == 0 && (text = cli_nth(args, "input", n)) != NULL; n++) {
+    code = read_input(s, text);
+  }
+  return code;
+}
+
+/* ---- compiling ----- */
+
+static void print_warnings(const lw_model *model) {
+  for (size_t i = 0; i < lw_model_message_count(model); i++) {
+    const lw_message *m = lw_model_message(model, i);
+    if (m->severity != LW_SEVERITY_WARNING) continue;
+    cli_warn("%s%s%s", m->where, m->where[0] != '\0' ? ": " : "", m->text);
+  }
+}
+
+int cli_session_set(cli_session *session, const char *name, const char *value) {
+  return set_option(session->options, name, value);
+}
+
+int cli_session_load(cli_session *s) {
+  lw_context_destroy(s->context);
+  lw_model_destroy(s->model);
+  s->context = NULL;
+  s->model = NULL;
+  cli_progress("compiling %s", s->path);
+  lw_status status = lw_model_load(s->path, s->options, &s->model);
+  cli_progress("%s", "");
+  if (s->model != NULL) print_warnings(s->model);
+  if (status != LW_OK) return cli_fail(status, "%s", lw_model_error(s->model));
+  if (lw_model_input_count(s->model) == s->input_count &&
+      lw_model_output_count(s->model) == s->output_count) {
+    return 0;
+  }
+  return cli_fail(LW_STATUS_INTERNAL, "the model has not the inputs that its summary promised");
+}
+
+/* ---- inputs that were not given ----- */
+
+/* The --input-range that holds for input |index|. */
+static int input_range(const cli_args *args, const cli_session *s, size_t index, long long *lo,
+                       long long *hi) {
+  *lo = 0;
+  *hi = 10;
+  const char *text;
+  for (size_t n = 0; (text = cli_nth(args, "input-range", n)) != NULL; n++) {
+    const char *range = text;
+    int named = input_named(s, text, &range);
+    if (named >= 0 && (size_t)named != index) continue;
+    char *end;
+    *lo = strtoll(range, &end, 10);
+    bool fits = end != range && *end == ':';
+    const char *second = fits ? end + 1 : end;
+    *hi = strtoll(second, &end, 10);
+    if (!fits || end == second || *end != '\0' || *hi <= *lo) {
+      return cli_fail(LW_STATUS_USAGE, "--input-range takes [NAME=]LO:HI with LO < HI, not '%s'",
+                      text);
+    }
+  }
+  return 0;
+}
+
+static int make_seed(const cli_args *args, cli_session *s) {
+  long long seed;
+  if (!cli_number(args, "seed", -1, 0, (1LL << 53), &seed)) return LW_STATUS_USAGE;
+  if (seed >= 0) {
+    s->seed = (uint64_t)seed;
+  } else if (s->seed == 0) {
+    uint32_t word = 1;
+    if (getrandom(&word, sizeof word, GRND_NONBLOCK) != sizeof word) word = 1;
+    s->seed = 1 + word % 999999;
+  }
+  return 0;
+}
+
+int cli_session_fill(const cli_args *args, cli_session *s) {
+  int code = make_seed(args, s);
+  for (size_t i = 0; code == 0 && i < s->input_count; i++) {
+    const lw_tensor_info *info = lw_model_input(s->model, i);
+    long long lo, hi;
+    if (s->given[i]) continue;
+    code = input_range(args, s, i, &lo, &hi);
+    if (code != 0) break;
+    s->random = true;
+    lw_tools_array_deinit(&s->inputs[i]);
+    lw_status status = lw_tools_array_create(info->dtype, info->rank, info->dims, &s->inputs[i]);
+    if (status != LW_OK) return cli_fail(status, "no room for input '%s'", info->name);
+    lw_tools_array_randomize(&s->inputs[i], s->seed + i, lo, hi);
+  }
+  for (size_t i = 0; code == 0 && i < s->output_count; i++) {
+    const lw_tensor_info *info = lw_model_output(s->model, i);
+    lw_tools_array_deinit(&s->outputs[i]);
+    lw_status status = lw_tools_array_create(info->dtype, info->rank, info->dims, &s->outputs[i]);
+    if (status != LW_OK) return cli_fail(status, "no room for output '%s'", info->name);
+  }
+  return code;
+}
+
+/* ---- binding ----- */
+
+void cli_tensor_of(lw_tools_array *array, cli_tensor *out) {
+  int64_t step = 1;
+  for (int d = array->rank - 1; d >= 0; d--) {
+    out->strides[d] = step;
+    step *= array->dims[d] > 0 ? array->dims[d] : 1;
+  }
+  out->tensor = (lw_tensor){.data = array->data,
+                            .dtype = array->dtype,
+                            .rank = array->rank,
+                            .dims = array->dims,
+                            .strides = out->strides,
+                            .memory = LW_MEMORY_HOST};
+}
+
+int cli_session_bind(cli_session *s) {
+  lw_status status = lw_context_create(s->model, &s->context);
+  for (size_t i = 0; status == LW_OK && i < s->input_count; i++) {
+    cli_tensor t;
+    cli_tensor_of(&s->inputs[i], &t);
+    status = lw_context_bind_input(s->context, i, &t.tensor);
+  }
+  for (size_t i = 0; status == LW_OK && i < s->output_count; i++) {
+    cli_tensor t;
+    cli_tensor_of(&s->outputs[i], &t);
+    status = lw_context_bind_output(s->context, i, &t.tensor);
+  }
+  return status == LW_OK ? 0 : cli_fail(status, "%s", lw_context_error(s->context));
+}
+
+void cli_session_close(cli_session *s) {
+  lw_context_destroy(s->context);
+  lw_model_destroy(s->model);
+  lw_tools_summary_destroy(s->summary);
+  lw_options_destroy(s->options);
+  for (size_t i = 0; i < s->input_count; i++) lw_tools_array_deinit(&s->inputs[i]);
+  for (size_t i = 0; i < s->output_count; i++) lw_tools_array_deinit(&s->outputs[i]);
+  free(s->inputs);
+  free(s->outputs);
+  free(s->given);
+  *s = (cli_session){0};
+}
+
+const char *cli_type_text(lw_dtype dtype, int rank, const int64_t *dims) {
+  static char text[256];
+  snprintf(text, sizeof text, "%s%s", lw_dtype_name(dtype), cli_shape_text(rank, dims));
+  return text;
+}
