@@ -92,7 +92,7 @@ lw_status lw__model_choose_device(lw_model *model, const lw_options *options) {
   if (options->compile_only && strcmp(options->device, "cpu") == 0) {
     return choose_cpu(&model->profile, &model->target);
   }
-  lw_rt_device_options rt = {.threads = options->threads};
+  lw_rt_device_options rt = {.threads = options->threads, .cuda_path = options->cuda};
   LW_TRY(lw__rt_device_open(options->device, &rt, &model->diag, &model->rt_device));
   lw_rt_device_info info = {0};
   lw__rt_device_info(model->rt_device, &info);

@@ -1,13 +1,10 @@
-/* context.c: binding and running. What the runtime cannot take in place (strides of the caller's
- * own, odd addresses) is copied through packed host memory around the run. */
+/* context.c: binding and running. Tensors with strides of the caller's own are copied through
+ * packed host memory around the run; the runtime takes care of every other kind of memory. */
 #include <math.h>
 #include <string.h>
 
 #include "api/model.h"
 #include "api/strided.h"
-
-/* Kernels load and store up to this many bytes at once. */
-#define CONTEXT_ALIGN_BYTES 16u
 
 typedef struct lw_binding {
   void *data;
@@ -162,7 +159,6 @@ static lw_status port_place(lw_context *context, const context_port *port,
   const lw_tensor_info *info = port->info;
   lw_binding *b = port->binding;
   const lw_model *model = context->model;
-  bool cuda = strncmp(model->device, "cuda", 4) == 0;
   size_t elem = lw_dtype_size_bytes(info->dtype);
   int64_t packed[LW_MAX_RANK];
   lw__strided_packed(info->rank, info->dims, model->channels_last, packed);
@@ -179,10 +175,8 @@ static lw_status port_place(lw_context *context, const context_port *port,
   }
   b->data = tensor->data;
   b->on_device = tensor->memory == LW_MEMORY_DEVICE;
-  size_t align = cuda && b->on_device ? CONTEXT_ALIGN_BYTES : elem;
-  b->through = !lw__strided_same(info->rank, info->dims, b->strides, packed) ||
-               (uintptr_t)tensor->data % align != 0;
-  if (!cuda) b->on_device = false;
+  b->through = !lw__strided_same(info->rank, info->dims, b->strides, packed);
+  if (strncmp(model->device, "cuda", 4) != 0) b->on_device = false; /* all is host memory there */
   return LW_OK;
 }
 
@@ -322,9 +316,8 @@ static lw_status context_enqueue(lw_context *context, void *stream) {
   if (strncmp(context->model->device, "cuda", 4) != 0) return context_run(context);
   if (staging_count(context) > 0) {
     return lw__fail(&context->diag, LW_STATUS_UNSUPPORTED, "lw_context_enqueue",
-                    "a bound tensor is strided or not aligned to %u bytes and has to be copied "
-                    "through the host; use lw_context_run or packed tensors",
-                    CONTEXT_ALIGN_BYTES);
+                    "a bound tensor is strided and has to be copied through the host; use "
+                    "lw_context_run or packed tensors");
   }
   return lw__rt_enqueue(context->rt, stream, &context->diag);
 }

@@ -282,7 +282,10 @@ struct lw_tools_device {
 
 static lw_status device_open(lw_tools_device *device, const lw_options *options, lw_diag *diag) {
   const char *spec = options != NULL ? options->device : "auto";
-  lw_rt_device_options rt = {.threads = options != NULL ? options->threads : 0};
+  lw_rt_device_options rt = {0};
+  if (options != NULL) {
+    rt = (lw_rt_device_options){.threads = options->threads, .cuda_path = options->cuda};
+  }
   LW_TRY(lw__rt_device_open(spec, &rt, diag, &device->rt));
   lw__rt_device_info(device->rt, &device->info);
   const char *target;
