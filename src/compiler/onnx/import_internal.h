@@ -1,0 +1,91 @@
+/* import_internal.h: the state of one import, shared by import.c, call.c, build.c and summary.c. */
+#ifndef LW_COMPILER_ONNX_IMPORT_INTERNAL_H
+#define LW_COMPILER_ONNX_IMPORT_INTERNAL_H
+
+#include "compiler/onnx/import.h"
+#include "compiler/onnx/operators.h"
+#include "compiler/onnx/tensor.h"
+
+/* Branches and functions inside each other. */
+#define LW_IMPORT_DEPTH_MAX 64
+
+typedef enum lw_binding_kind {
+  LW_BINDING_VALUE,
+  LW_BINDING_TENSOR,  /* an initializer that nothing has asked for yet */
+  LW_BINDING_ABSENT,  /* an optional input of a function that its call leaves out */
+  LW_BINDING_POISON   /* result of something unsupported: what depends on it is skipped */
+} lw_binding_kind;
+
+/* What a name stands for. */
+typedef struct lw_binding {
+  lw_binding_kind kind;
+  lw_value_id value;
+  const lw_proto_tensor *tensor;
+} lw_binding;
+
+/* Names visible in a graph. */
+typedef struct lw_scope {
+  struct lw_scope *outer; /* NULL for the main graph and for functions */
+  lw_map names;           /* -> index into lw_import.bindings */
+} lw_scope;
+
+/* Where attributes and operator versions come from inside a function; NULL outside. */
+typedef struct lw_frame {
+  const struct lw_frame *outer;
+  const lw_proto_node *call;
+  const lw_proto_function *function;
+} lw_frame;
+
+/* A symbol of the model that has a number, and who said so. */
+typedef struct lw_import_symbol {
+  lw_str name;
+  int64_t value;
+  const char *source; /* "--dim batch=2" or "--shape x=[2, 3]" */
+  bool used;
+} lw_import_symbol;
+
+typedef struct lw_import_finding {
+  lw_str name, domain, node;
+  int64_t opset;
+  const char *reason;
+  uint32_t count;
+} lw_import_finding;
+
+struct lw_import {
+  lw_graph *graph;
+  lw_diag *diag;
+  lw_arena arena; /* lives as long as the import */
+  const char *file; /* for messages */
+  lw_proto_model model;
+  const lw_import_options *options;
+  lw_import_limits limits;
+  lw_tensor_files files;
+  lw_contents contents;
+  LW_VEC(lw_binding) bindings;
+  LW_VEC(lw_import_symbol) symbols;
+  LW_VEC(lw_import_finding) findings;
+  LW_VEC(lw_value_id) placeholders; /* constants whose elements are symbols */
+  lw_map functions;                 /* name -> index of the first function of that name */
+  lw_scope *scope;
+  const lw_frame *frame;
+  uint32_t depth;
+  uint64_t nodes_read; /* ONNX nodes, inlined ones included */
+  lw_text where;
+};
+
+/* Adds to the list of unsupported things; equal ones are counted. */
+lw_status lw__import_finding(lw_import *im, lw_str name, lw_str domain, int64_t opset, lw_str node, const char *reason) LW_MUST_CHECK;
+/* Runs everything up to the finished graph; |im| must be zeroed, but for graph, diag, file, options, limits, files.dir. */
+lw_status lw__import_run(lw_import *im, lw_str bytes) LW_MUST_CHECK;
+void lw__import_deinit(lw_import *im);
+/* Nodes of |nodes| in the current scope. */
+lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) LW_MUST_CHECK;
+
+/* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------------------------*/
+lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;
+/* Shape of a graph input by the file, with options applied. */
+lw_status lw__import_input_shape(lw_import *im, const lw_proto_value_info *info, lw_shape *out) LW_MUST_CHECK;
+/* Refuses options that named nothing in the model. */
+lw_status lw__import_check_options(lw_import *im) LW_MUST_CHECK;
+
+#endif
