@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "compiler/build/build_kernels.h"
 #include "compiler/fuse/fuse.h"
+#include "compiler/lower/lower.h"
 #include "device/device.h"
 #include "graph/graph.h"
 #include "plan/plan.h"
@@ -20,7 +21,6 @@ typedef struct lw_compile_options {
   lw_build_options build;
   lw_cache *cache;
   bool channels_last_io;                /* 4-D graph inputs and outputs are stored NHWC */
-  bool keep_kernels;                    /* keep kernel IR for inspection (tests) */
   lw_dump_fn dump;
   void *dump_user;
 } lw_compile_options;
@@ -30,7 +30,8 @@ typedef struct lw_compiled {
   lw_fusion fusion;                     /* groups, decisions, for explain */
   lw_plan plan;                         /* images built */
   lw_arena arena;                       /* owns images, sources, labels */
-  LW_VEC(lw_kernel *) kernels;          /* keep_kernels: plan.kernels[i] = kernels[i] */
+  lw_lowered *lowered;                  /* per group: launches with their kernel IR, schedule in words */
+  LW_VEC(const lw_kernel *) kernels;    /* kernel IR of plan.kernels[i]; owned by |lowered| */
   uint64_t kernels_built, kernels_cached;
 } lw_compiled;
 

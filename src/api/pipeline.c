@@ -1,0 +1,300 @@
+/* pipeline.c: the compiler, step by step. */
+#include "api/pipeline.h"
+
+#include <string.h>
+
+#include "compiler/emit/emit.h"
+#include "compiler/lower/lower.h"
+#include "compiler/pass/pass.h"
+#include "compiler/sched/assemble.h"
+
+enum { kernels_per_unit_gpu = 4, kernels_per_unit_cpu = 8, max_respills = 8 };
+
+/* State between the steps. */
+typedef struct pipeline {
+  const lw_compile_options *options;
+  lw_compiled *out;
+  lw_diag *diag;
+  lw_region_context regions;
+  lw_lowered *lowered;            /* per group */
+  uint32_t *first_kernel;         /* per group */
+  LW_VEC(uint32_t) launch_kernel; /* per launch: index into kernels */
+  LW_VEC(const lw_kernel *) kernels;
+  LW_VEC(lw_hash) hashes;
+  LW_VEC(const char *) names;
+  LW_VEC(lw_build_job) jobs;
+} pipeline;
+
+static bool is_gpu(const pipeline *p) { return p->options->profile->kind == LW_DEVICE_CUDA; }
+
+static void dump(const pipeline *p, const char *step, const lw_text *text) {
+  if (p->options->dump) p->options->dump(p->options->dump_user, step, lw__text_str(text));
+}
+
+static void dump_graph(const pipeline *p, const char *step) {
+  if (!p->options->dump) return;
+  lw_text text = {0};
+  lw__graph_print(&p->out->graph, false, &text);
+  dump(p, step, &text);
+  lw__text_deinit(&text);
+}
+
+/* ---- passes ----------------------------------------------------------------------------------------------------*/
+
+static void use_channels_last(lw_graph *g, lw_value_id v) {
+  static const uint8_t nhwc[4] = {0, 2, 3, 1};
+  lw_value *value = lw__value(g, v);
+  if (value->shape.rank == 4) memcpy(value->storage.order, nhwc, sizeof nhwc);
+}
+
+static lw_status step_graph(pipeline *p, const lw_graph *graph) {
+  LW_TRY(lw__graph_clone(graph, &p->out->graph));
+  p->out->graph.diag = p->diag;
+  dump_graph(p, "import");
+  return LW_OK;
+}
+
+static void dump_pass(void *user, const char *pass, const lw_graph *graph) {
+  const pipeline *p = user;
+  lw_text name = {0}, text = {0};
+  lw__text_add(&name, "passes.%s", pass);
+  lw__graph_print(graph, false, &text);
+  dump(p, lw__text_str(&name), &text);
+  lw__text_deinit(&name);
+  lw__text_deinit(&text);
+}
+
+static lw_status step_passes(pipeline *p) {
+  lw_graph *g = &p->out->graph;
+  lw_pass_options options;
+  lw__pass_options_default(&options, is_gpu(p));
+  options.dump = p->options->dump ? dump_pass : NULL;
+  options.dump_user = p;
+  LW_TRY(lw__pass_run(g, &options, p->diag));
+  for (uint32_t i = 0; i < g->inputs.count && p->options->channels_last_io; i++) use_channels_last(g, g->inputs.data[i]);
+  for (uint32_t i = 0; i < g->outputs.count && p->options->channels_last_io; i++)
+    if (lw__producer(g, g->outputs.data[i])->op != LW_OP_CONST) use_channels_last(g, g->outputs.data[i]);
+  dump_graph(p, "passes");
+  return lw__graph_verify(g, p->diag);
+}
+
+/* ---- fuse, lower -----------------------------------------------------------------------------------------------*/
+
+static lw_status step_fuse(pipeline *p, const lw_fuse_options *options) {
+  LW_TRY(lw__fuse(&p->out->graph, p->options->profile, p->options->policy, options, p->diag, &p->out->fusion));
+  if (!p->options->dump) return LW_OK;
+  lw_text text = {0};
+  lw__fusion_print(&p->out->fusion, &p->out->graph, &text);
+  dump(p, "fuse", &text);
+  lw__text_deinit(&text);
+  return LW_OK;
+}
+
+/* Equal kernels are one kernel. */
+static lw_status intern_kernel(pipeline *p, const lw_kernel *kernel) {
+  lw_hash hash;
+  LW_TRY(lw__kernel_hash(kernel, &hash));
+  for (uint32_t i = 0; i < p->hashes.count; i++)
+    if (lw__hash_eq(p->hashes.data[i], hash)) return lw_vec_push(&p->launch_kernel, i);
+  char name[48];
+  const char *copy;
+  lw__kernel_name(kernel, hash, name);
+  LW_TRY(lw__arena_strndup(&p->out->arena, name, strlen(name), &copy));
+  LW_TRY(lw_vec_push(&p->launch_kernel, p->kernels.count));
+  LW_TRY(lw_vec_push(&p->kernels, kernel));
+  LW_TRY(lw_vec_push(&p->names, copy));
+  return lw_vec_push(&p->hashes, hash);
+}
+
+static lw_status step_lower(pipeline *p) {
+  lw_lower_options options = {is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU, p->options->profile, p->options->policy};
+  lw_fusion *fusion = &p->out->fusion;
+  LW_TRY(lw__region_context_init(&p->regions, &p->out->graph));
+  LW_TRY(lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->lowered, &p->lowered));
+  LW_TRY(lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->first_kernel, &p->first_kernel));
+  p->out->lowered = p->lowered;
+  for (uint32_t i = 0; i < fusion->groups.count; i++) {
+    const lw_group *group = &fusion->groups.data[i];
+    LW_TRY(lw__lower_group(&p->regions, group->nodes.data, group->nodes.count, &options, p->diag, &p->lowered[i]));
+    p->first_kernel[i] = p->launch_kernel.count;
+    for (uint32_t l = 0; l < p->lowered[i].launches.count; l++)
+      LW_TRY(intern_kernel(p, &p->lowered[i].launches.data[l].kernel));
+  }
+  if (!p->options->dump) return LW_OK;
+  lw_text text = {0};
+  for (uint32_t i = 0; i < p->kernels.count; i++) {
+    lw__text_add(&text, "%s\n", p->names.data[i]);
+    lw__kernel_print(p->kernels.data[i], &text);
+  }
+  dump(p, "lower", &text);
+  lw__text_deinit(&text);
+  return LW_OK;
+}
+
+/* ---- emit, build -----------------------------------------------------------------------------------------------*/
+
+static lw_status emit_source(pipeline *p, uint32_t first, uint32_t count, const char **out) {
+  lw_text text = {0};
+  lw_status status = is_gpu(p) ? lw__emit_cuda(&p->kernels.data[first], &p->names.data[first], count, &text)
+                               : lw__emit_c(&p->kernels.data[first], &p->names.data[first], count, &text);
+  if (status == LW_OK) status = text.status;
+  if (status == LW_OK) status = lw__arena_strndup(&p->out->arena, lw__text_str(&text), text.len, out);
+  lw__text_deinit(&text);
+  return status;
+}
+
+static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
+  const lw_kernel *kernel = p->kernels.data[i];
+  lw_plan_kernel k = {.name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
+  size_t shared = lw__kernel_shared_bytes(kernel);
+  k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared : 0; /* below, the emitter declares the arrays statically */
+  LW_TRY(emit_source(p, i, 1, &k.source));
+  return lw_vec_push(&p->out->plan.kernels, k);
+}
+
+static lw_status step_emit(pipeline *p) {
+  uint32_t per_unit = is_gpu(p) ? kernels_per_unit_gpu : kernels_per_unit_cpu;
+  lw_plan *plan = &p->out->plan;
+  lw__plan_init(plan, is_gpu(p) ? LW_PLAN_CUDA : LW_PLAN_CPU);
+  plan->sm_arch = p->options->profile->sm_arch;
+  plan->arch_specific = p->options->profile->arch_specific;
+  for (uint32_t i = 0; i < p->kernels.count; i++) LW_TRY(add_plan_kernel(p, i));
+  for (uint32_t i = 0; i < p->kernels.count; i += per_unit) {
+    lw_build_job job = {.entries = &p->names.data[i]};
+    job.entry_count = p->kernels.count - i < per_unit ? p->kernels.count - i : per_unit;
+    LW_TRY(emit_source(p, i, job.entry_count, &job.source));
+    LW_TRY(lw_vec_push(&p->jobs, job));
+  }
+  if (!p->options->dump) return LW_OK;
+  lw_text text = {0};
+  for (uint32_t i = 0; i < plan->kernels.count; i++) lw__text_add(&text, "%s\n", plan->kernels.data[i].source);
+  dump(p, "emit", &text);
+  lw__text_deinit(&text);
+  return LW_OK;
+}
+
+static lw_status step_build(pipeline *p) {
+  lw_build_options options = p->options->build;
+  options.sm_arch = p->options->profile->sm_arch;
+  options.arch_specific = p->options->profile->arch_specific;
+  LW_TRY(is_gpu(p) ? lw__build_cuda(p->jobs.data, p->jobs.count, &options, p->options->cache, &p->out->arena, p->diag)
+                   : lw__build_cpu(p->jobs.data, p->jobs.count, &options, p->options->cache, &p->out->arena, p->diag));
+  for (uint32_t j = 0, k = 0; j < p->jobs.count; j++) {
+    const lw_build_job *job = &p->jobs.data[j];
+    *(job->from_cache ? &p->out->kernels_cached : &p->out->kernels_built) += job->entry_count;
+    for (uint32_t e = 0; e < job->entry_count; e++, k++) {
+      lw_plan_kernel *kernel = &p->out->plan.kernels.data[k];
+      kernel->image = job->image;
+      kernel->image_bytes = job->image_bytes;
+      if (!job->report) continue;
+      kernel->registers = job->report[e].registers;
+      kernel->spill_bytes = job->report[e].spill_bytes;
+    }
+  }
+  return LW_OK;
+}
+
+/* ---- schedule --------------------------------------------------------------------------------------------------*/
+
+static lw_status step_schedule(pipeline *p) {
+  lw_assemble_input in = {&p->out->graph, &p->out->fusion, p->lowered, p->first_kernel, p->launch_kernel.data};
+  LW_TRY(lw__assemble_plan(&in, p->diag, &p->out->plan));
+  if (!p->options->dump) return LW_OK;
+  lw_text text = {0};
+  lw__plan_print(&p->out->plan, &text);
+  dump(p, "sched", &text);
+  lw__text_deinit(&text);
+  return LW_OK;
+}
+
+/* ---- a spill splits its group -----------------------------------------------------------------------------------*/
+
+/* Forbids the dearest merge inside every group whose kernel spills. Returns whether there is anything to plan again. */
+static lw_status forbid_spilling(pipeline *p, lw_fuse_options *fuse, bool *out_again) {
+  lw_fusion *fusion = &p->out->fusion;
+  *out_again = false;
+  for (uint32_t g = 0; g < fusion->groups.count; g++) {
+    bool spills = false;
+    for (uint32_t l = 0; l < p->lowered[g].launches.count; l++)
+      spills |= p->out->plan.kernels.data[p->launch_kernel.data[p->first_kernel[g] + l]].spill_bytes > 0;
+    if (!spills) continue;
+    const lw_decision *last = NULL;
+    for (uint32_t d = 0; d < fusion->decisions.count; d++) {
+      const lw_decision *decision = &fusion->decisions.data[d];
+      if (!decision->fused || decision->forced) continue;
+      for (uint32_t n = 0; n < fusion->groups.data[g].nodes.count; n++)
+        if (fusion->groups.data[g].nodes.data[n] == decision->consumer &&
+            (!last || decision->us_together > last->us_together))
+          last = decision;
+    }
+    if (!last) continue; /* a single node: nothing to take apart */
+    const char **more, *copy;
+    LW_TRY(lw__arena_alloc(&p->out->arena, fuse->forbid_count + 1u, sizeof *more, &more));
+    if (fuse->forbid_count) memcpy(more, fuse->forbid, fuse->forbid_count * sizeof *more);
+    LW_TRY(lw__arena_strndup(&p->out->arena, last->id, strlen(last->id), &copy));
+    more[fuse->forbid_count++] = copy;
+    fuse->forbid = more;
+    lw__note(p->diag, LW_SEVERITY_NOTE, lw__node(&p->out->graph, last->consumer)->name,
+             "a kernel spilled registers: its group is split at fusion %s", copy);
+    *out_again = true;
+  }
+  return LW_OK;
+}
+
+static void forget_kernels(pipeline *p) {
+  for (uint32_t i = 0; i < p->out->fusion.groups.count && p->lowered; i++) lw__lowered_deinit(&p->lowered[i]);
+  p->lowered = p->out->lowered = NULL;
+  lw__region_context_deinit(&p->regions);
+  lw_vec_free(&p->launch_kernel);
+  lw_vec_free(&p->kernels);
+  lw_vec_free(&p->hashes);
+  lw_vec_free(&p->names);
+  lw_vec_free(&p->jobs);
+}
+
+/* fuse .. build, again while kernels spill and there is something to split. */
+static lw_status fuse_and_build(pipeline *p, bool build_images) {
+  lw_fuse_options fuse = p->options->fuse;
+  for (int round = 0;; round++) {
+    bool again = false;
+    LW_TRY(step_fuse(p, &fuse));
+    LW_TRY(step_lower(p));
+    LW_TRY(step_emit(p));
+    if (!build_images) return LW_OK;
+    LW_TRY(step_build(p));
+    if (round < max_respills) LW_TRY(forbid_spilling(p, &fuse, &again));
+    if (!again) return LW_OK;
+    forget_kernels(p);
+    lw__fusion_deinit(&p->out->fusion);
+    lw__plan_deinit(&p->out->plan);
+  }
+}
+
+static lw_status keep_kernels(pipeline *p) {
+  for (uint32_t i = 0; i < p->kernels.count; i++) LW_TRY(lw_vec_push(&p->out->kernels, p->kernels.data[i]));
+  return LW_OK;
+}
+
+lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images, lw_diag *diag,
+                      lw_compiled *out) {
+  memset(out, 0, sizeof *out);
+  pipeline p = {.options = options, .out = out, .diag = diag};
+  lw_status status = step_graph(&p, graph);
+  if (status == LW_OK) status = step_passes(&p);
+  if (status == LW_OK) status = fuse_and_build(&p, build_images);
+  if (status == LW_OK) status = step_schedule(&p);
+  if (status == LW_OK) status = keep_kernels(&p);
+  p.lowered = NULL; /* owned by |out| from here on: kernels stay for inspection */
+  forget_kernels(&p);
+  return status;
+}
+
+void lw__compiled_deinit(lw_compiled *compiled) {
+  for (uint32_t i = 0; i < compiled->fusion.groups.count && compiled->lowered; i++) lw__lowered_deinit(&compiled->lowered[i]);
+  lw_vec_free(&compiled->kernels);
+  lw__fusion_deinit(&compiled->fusion);
+  lw__plan_deinit(&compiled->plan);
+  lw__graph_deinit(&compiled->graph);
+  lw__arena_deinit(&compiled->arena);
+  memset(compiled, 0, sizeof *compiled);
+}
