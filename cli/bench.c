@@ -303,10 +303,10 @@ const cli_command cli_command_bench = {
     .operands = "MODEL",
     .summary = "time a model: latency on host and device, kernels, copies, memory",
     .about =
-        "Device time is the time between two events around one run (on the CPU the wall time of "
-        "the\n"
-        "plan); host time is from the call to its return. Inputs lie on the device already unless\n"
-        "--transfers is given. A speed-up is printed only when both sides were measured.",
+        "Device time is the time between two events around one run (on the CPU the wall\n"
+        "time of the plan); host time is from the call to its return. Inputs lie on the\n"
+        "device already unless --transfers is given. A speed-up is printed only when both\n"
+        "sides were measured.",
     .examples =
         "  lawson bench net.onnx --compare              fused against unfused\n"
         "  lawson bench net.onnx --cold-l2 -n 500        every run from memory\n"

@@ -334,15 +334,12 @@ const cli_command cli_command_check = {
     .operands = "DIR ...",
     .summary = "run case folders and compare with their expected outputs",
     .about =
-        "A case is a folder with model.onnx, in_0.npy, in_1.npy ... and out_0.npy ..., in the "
-        "model's\n"
-        "order, and case.json, which says what is expected (docs/cli.md lists its keys; one that "
-        "is\n"
-        "unknown fails the case). Folders without case.json get rtol 1e-3 and atol 1e-4 for f32 "
-        "and\n"
-        "f64, 2e-2 for narrower floats, and integers must be equal. Every case runs in a process "
-        "of\n"
-        "process: a crash or a hang fails that case alone. The last line counts.",
+        "A case is a folder with model.onnx, in_0.npy, in_1.npy ... and out_0.npy ..., in\n"
+        "the model's order, and case.json, which says what is expected (docs/cli.md lists\n"
+        "its keys; one that is unknown fails the case). Folders without case.json get rtol\n"
+        "1e-3 and atol 1e-4 for f32 and f64, 2e-2 for narrower floats, and integers must be\n"
+        "equal. Every case runs in a worker process: a crash or a hang fails that case\n"
+        "alone. The last line counts.",
     .examples =
         "  lawson check cases/*\n"
         "  lawson check --device cpu --no-fuse -j 4 cases/T1*\n"

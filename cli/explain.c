@@ -224,11 +224,10 @@ const cli_command cli_command_explain = {
     .operands = "MODEL",
     .summary = "what was fused, what was not, and why, with the numbers",
     .about =
-        "Compiles MODEL and prints its groups with predicted time and memory traffic, and for "
-        "every\n"
-        "neighbouring pair that did not fuse the reason and both sides of the criterion. The id "
-        "of\n"
-        "a pair goes into --force and --forbid. With --target no device is needed.",
+        "Compiles MODEL and prints its groups with predicted time and memory traffic, and\n"
+        "for every neighbouring pair that did not fuse the reason and both sides of the\n"
+        "criterion. The id of a pair goes into --force and --forbid. With --target no\n"
+        "device is needed.",
     .examples =
         "  lawson explain net.onnx --target cuda:sm_90a\n"
         "  lawson explain net.onnx --force f1234567890ab    what if this pair were fused\n"

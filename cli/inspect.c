@@ -192,9 +192,9 @@ const cli_command cli_command_inspect = {
     .operands = "MODEL",
     .summary = "inputs, outputs, operators of a model, and what of it is not supported",
     .about =
-        "Reads the structure of MODEL without its weights. Lists every operator that lawson "
-        "cannot\n"
-        "do, with the reason and the first node; the exit code is 4 then, 3 for a broken model.",
+        "Reads the structure of MODEL without its weights. Lists every operator that lawson\n"
+        "cannot do, with the reason and the first node; the exit code is 4 then, 3 for a\n"
+        "broken model.",
     .examples =
         "  lawson inspect net.onnx\n"
         "  lawson inspect --json net.onnx | jq .unsupported\n"
