@@ -1,0 +1,253 @@
+/* cpu.c: C source to shared objects by the system's compiler. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/build/internal.h"
+
+#define CPU_LIMIT_S 120
+#define CPU_WORDS_MAX 48
+#define CPU_DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+
+/* Kernels may contract products and sums and ignore errno and traps, but NaN, infinity and the
+ * order of additions keep their meaning. */
+static const char *const cpu_flags[] = {
+    "-x",
+    "c",
+    "-std=gnu17",
+    "-O3",
+    "-march=native",
+    "-fPIC",
+    "-shared",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-fno-semantic-interposition",
+    "-w",
+};
+
+typedef struct cpu_builder {
+  const lw_build_options *options;
+  lw_arena arena;
+  const char *words[CPU_WORDS_MAX]; /* compiler with its own arguments, then flags */
+  uint32_t word_count;
+  const char *extra[CPU_WORDS_MAX]; /* appended after everything else */
+  uint32_t extra_count;
+  const char *path, *tmp_dir;
+} cpu_builder;
+
+/* ---- what the compiler and the CPU are ---- */
+
+static bool cpu_line_matters(const char *line) {
+  static const char *const fields[] = {"vendor_id",       "cpu family", "model\t",     "flags",
+                                       "CPU implementer", "CPU part",   "CPU variant", "Features"};
+  for (size_t i = 0; i < LW_ARRAY_COUNT(fields); i++) {
+    if (strncmp(line, fields[i], strlen(fields[i])) == 0) return true;
+  }
+  return false;
+}
+
+/* Code made for this CPU must not be found by another one, hence kind and feature flags of the
+ * first core. */
+static lw_hash cpu_features(lw_hash seed) {
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (file == NULL) return lw__build_hash_text("unknown CPU", seed);
+  char line[8192];
+  while (fgets(line, sizeof line, file) != NULL && line[0] != '\n') {
+    if (cpu_line_matters(line)) seed = lw__build_hash_text(line, seed);
+  }
+  (void)fclose(file);
+  return seed;
+}
+
+static lw_status cpu_split(cpu_builder *b, const char *text, const char **words, uint32_t *count) {
+  while (text != NULL && *text != '\0') {
+    text += strspn(text, " \t");
+    size_t length = strcspn(text, " \t");
+    if (length == 0) break;
+    if (*count >= CPU_WORDS_MAX) return LW_STATUS_USAGE;
+    LW_TRY(lw__arena_strndup(&b->arena, text, length, &words[*count]));
+    ++*count;
+    text += length;
+  }
+  return LW_OK;
+}
+
+/* Replaces the first word by the path of the program it names. */
+static bool cpu_resolve(cpu_builder *b, const char *name, lw_status *out_status) {
+  lw_text path = {0};
+  bool found = lw__process_find(name, b->path, &path);
+  if (found) {
+    *out_status = lw__arena_strndup(&b->arena, path.data, path.len, &b->words[0]);
+    if (b->word_count == 0) b->word_count = 1;
+  } else if (path.status != LW_OK) {
+    *out_status = path.status;
+  }
+  lw__text_deinit(&path);
+  return found;
+}
+
+static lw_status cpu_find_compiler(cpu_builder *b, lw_diag *diag) {
+  static const char *const names[] = {"cc", "gcc", "clang"};
+  lw_status status = LW_OK;
+  if (b->options->cc != NULL && b->options->cc[0] != '\0') {
+    LW_TRY(cpu_split(b, b->options->cc, b->words, &b->word_count));
+    if (b->word_count != 0 && cpu_resolve(b, b->words[0], &status)) return status;
+    LW_TRY(status);
+    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cpu", "the C compiler '%s' was not found",
+                    b->options->cc);
+  }
+  for (size_t i = 0; i < LW_ARRAY_COUNT(names); i++) {
+    if (cpu_resolve(b, names[i], &status)) return status;
+    LW_TRY(status);
+  }
+  return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cpu",
+                  "no C compiler: neither cc nor gcc nor clang is in %s", b->path);
+}
+
+static lw_status cpu_run(const cpu_builder *b, char *const argv[], const char *tmp_dir,
+                         lw_text *output, int *out_code, lw_diag *diag) {
+  lw_text path = {0}, tmp = {0};
+  lw__text_add(&path, "PATH=%s", b->path);
+  lw__text_add(&tmp, "TMPDIR=%s", tmp_dir);
+  lw_status status = path.status != LW_OK ? path.status : tmp.status;
+  if (status == LW_OK) {
+    char locale[] = "LC_ALL=C";
+    char *const envp[] = {path.data, tmp.data, locale, NULL};
+    uint32_t limit_s = b->options->limit_s == 0 ? CPU_LIMIT_S : b->options->limit_s;
+    status = lw__process_run(argv, envp, (int64_t)limit_s * 1000000000, output, out_code, diag);
+  }
+  lw__text_deinit(&path);
+  lw__text_deinit(&tmp);
+  return status;
+}
+
+/* The words of "cc --version", remembered in the cache for this very file. */
+static lw_status cpu_version(cpu_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+  lw_hash file = lw__build_hash_file(b->words[0], (lw_hash){1, 1});
+  for (uint32_t i = 1; i < b->word_count; i++) file = lw__build_hash_text(b->words[i], file);
+  const void *known;
+  size_t known_bytes;
+  if (cache != NULL &&
+      lw__cache_get(cache, "tool", file, &b->arena, &known, &known_bytes) == LW_OK) {
+    *inout = lw__hash_bytes(known, known_bytes, *inout);
+    return LW_OK;
+  }
+  char *argv[CPU_WORDS_MAX + 2] = {0};
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < b->word_count; i++) argv[count++] = (char *)(uintptr_t)b->words[i];
+  char option[] = "--version";
+  argv[count] = option;
+  lw_text output = {0};
+  int code;
+  lw_status status = cpu_run(b, argv, b->tmp_dir, &output, &code, diag);
+  if (status == LW_OK && code != 0) {
+    status = lw__fail(diag, LW_STATUS_DEVICE_FAILED, b->words[0], "--version fails (%d): %.500s",
+                      code, lw__text_str(&output));
+  }
+  if (status == LW_OK) {
+    *inout = lw__hash_bytes(lw__text_str(&output), output.len, *inout);
+    if (cache != NULL) (void)!lw__cache_put(cache, "tool", file, lw__text_str(&output), output.len);
+  }
+  lw__text_deinit(&output);
+  return status;
+}
+
+/* ---- compiling ---- */
+
+static lw_status cpu_read(const char *path, lw_build_result *out) {
+  lw_file_map map;
+  lw_status status = lw__file_map(path, NULL, &map);
+  if (status != LW_OK || map.bytes == 0) {
+    lw__file_unmap(&map);
+    return LW_STATUS_DEVICE_FAILED;
+  }
+  status = lw__mem_resize(&out->image, map.bytes);
+  if (status == LW_OK) {
+    memcpy(out->image, map.data, map.bytes);
+    out->image_bytes = map.bytes;
+  }
+  lw__file_unmap(&map);
+  return status;
+}
+
+static const char *cpu_first_entry(const lw_build_job *job) {
+  return job->entry_count == 0 ? "kernels" : job->entries[0];
+}
+
+static lw_status cpu_compile_in(const cpu_builder *b, const lw_build_job *job, const char *folder,
+                                const char *source, const char *object, lw_build_result *out) {
+  LW_TRY(lw__file_write(source, job->source, strlen(job->source), &out->diag));
+  const char *argv[3 * CPU_WORDS_MAX];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < b->word_count; i++) argv[count++] = b->words[i];
+  for (size_t i = 0; i < LW_ARRAY_COUNT(cpu_flags); i++) argv[count++] = cpu_flags[i];
+  for (uint32_t i = 0; i < b->extra_count; i++) argv[count++] = b->extra[i];
+  argv[count++] = "-o";
+  argv[count++] = object;
+  argv[count++] = source;
+  argv[count++] = "-lm";
+  argv[count] = NULL;
+  int code;
+  LW_TRY(cpu_run(b, (char *const *)(uintptr_t)argv, folder, &out->log, &code, &out->diag));
+  if (code != 0) {
+    return lw__fail(&out->diag, LW_STATUS_DEVICE_FAILED, cpu_first_entry(job),
+                    "the C compiler fails (%d):\n%.4000s", code, lw__text_str(&out->log));
+  }
+  lw_status status = cpu_read(object, out);
+  if (status != LW_STATUS_DEVICE_FAILED) return status;
+  return lw__fail(&out->diag, status, cpu_first_entry(job),
+                  "the C compiler wrote nothing:\n%.4000s", lw__text_str(&out->log));
+}
+
+static void cpu_compile(void *state, const lw_build_job *job, lw_build_result *out) {
+  const cpu_builder *b = state;
+  lw_text folder = {0}, source = {0}, object = {0};
+  out->status = lw__folder_create(b->tmp_dir, &out->diag, &folder);
+  if (out->status == LW_OK) {
+    lw__text_add(&source, "%s/kernels.c", folder.data);
+    lw__text_add(&object, "%s/kernels.so", folder.data);
+    out->status = source.status != LW_OK ? source.status : object.status;
+    if (out->status == LW_OK) {
+      out->status = cpu_compile_in(b, job, folder.data, source.data, object.data, out);
+    }
+    lw__folder_remove(folder.data);
+  }
+  lw__text_deinit(&folder);
+  lw__text_deinit(&source);
+  lw__text_deinit(&object);
+}
+
+static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache, lw_diag *diag) {
+  LW_TRY(cpu_find_compiler(b, diag));
+  if (cpu_split(b, b->options->cflags_extra, b->extra, &b->extra_count) != LW_OK) {
+    return lw__fail(diag, LW_STATUS_USAGE, "cpu", "too many compiler flags: %s",
+                    b->options->cflags_extra);
+  }
+  lw_hash identity = lw__build_hash_text("cpu 1", (lw_hash){0, 0});
+  for (uint32_t i = 0; i < b->word_count; i++)
+    identity = lw__build_hash_text(b->words[i], identity);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(cpu_flags); i++) {
+    identity = lw__build_hash_text(cpu_flags[i], identity);
+  }
+  for (uint32_t i = 0; i < b->extra_count; i++)
+    identity = lw__build_hash_text(b->extra[i], identity);
+  LW_TRY(cpu_version(b, cache, diag, &identity));
+  builder->identity = cpu_features(identity);
+  return LW_OK;
+}
+
+lw_status lw__build_cpu(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
+                        lw_cache *cache, lw_arena *arena, lw_diag *diag) {
+  if (count == 0) return LW_OK;
+  cpu_builder b = {.options = options,
+                   .path = options->path == NULL ? CPU_DEFAULT_PATH : options->path,
+                   .tmp_dir = options->tmp_dir == NULL ? "/tmp" : options->tmp_dir};
+  lw_builder builder = {.kind = "so", .compile = cpu_compile, .state = &b};
+  lw_status status = cpu_setup(&b, &builder, cache, diag);
+  if (status == LW_OK) {
+    status = lw__build_jobs(&builder, jobs, count, options->threads, cache, arena, diag);
+  }
+  lw__arena_deinit(&b.arena);
+  return status;
+}

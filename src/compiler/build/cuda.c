@@ -1,0 +1,190 @@
+/* cuda.c: CUDA C to cubins by NVRTC. */
+#include <stdio.h>
+#include <string.h>
+
+#include "compiler/build/nvrtc.h"
+
+#define CUDA_OPTIONS_MAX 8
+
+typedef struct cuda_builder {
+  const lw_build_options *options;
+  char arch[40];
+  const char *flags[CUDA_OPTIONS_MAX];
+  int flag_count; /* the last one is optional: old versions do not know it */
+  lw_nvrtc nvrtc;
+} cuda_builder;
+
+/* ---- identity ---- */
+
+static lw_status cuda_prepare(void *state, lw_diag *diag) {
+  cuda_builder *b = state;
+  if (b->nvrtc.handle != NULL) return LW_OK;
+  return lw__nvrtc_open(b->options->nvrtc_path, b->options->nvrtc_search, diag, &b->nvrtc);
+}
+
+/* What NVRTC is, remembered as "<hash of file facts> <version> <path>" so that a start that finds
+ * every kernel in the cache does not load it: that alone takes a tenth of a second. */
+static bool cuda_recall(lw_cache *cache, lw_hash where, lw_hash *out_identity) {
+  lw_arena scratch = {0};
+  const void *known;
+  size_t bytes;
+  bool good = false;
+  if (lw__cache_get(cache, "tool", where, &scratch, &known, &bytes) == LW_OK) {
+    char text[4200], facts[33];
+    if (bytes > 33 && bytes < sizeof text) {
+      memcpy(text, known, bytes);
+      text[bytes] = '\0';
+      const char *path = strrchr(text, ' ');
+      lw__hash_hex(lw__build_hash_file(path == NULL ? "" : path + 1, (lw_hash){2, 2}), facts);
+      good = path != NULL && strncmp(text, facts, 32) == 0;
+      if (good) *out_identity = lw__hash_bytes(known, bytes, (lw_hash){3, 3});
+    }
+  }
+  lw__arena_deinit(&scratch);
+  return good;
+}
+
+static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+  lw_hash where = lw__build_hash_text(b->options->nvrtc_path, (lw_hash){4, 4});
+  where = lw__build_hash_text(b->options->nvrtc_search, where);
+  lw_hash identity;
+  if (cache == NULL || !cuda_recall(cache, where, &identity)) {
+    LW_TRY(cuda_prepare(b, diag));
+    int major = 0, minor = 0;
+    (void)b->nvrtc.Version(&major, &minor);
+    const char *file = lw__nvrtc_file(&b->nvrtc);
+    char facts[33];
+    lw__hash_hex(lw__build_hash_file(file, (lw_hash){2, 2}), facts);
+    lw_text text = {0};
+    lw__text_add(&text, "%s %d.%d %s", facts, major, minor, file);
+    if (text.status != LW_OK) {
+      lw__text_deinit(&text);
+      return LW_STATUS_OUT_OF_MEMORY;
+    }
+    identity = lw__hash_bytes(text.data, text.len, (lw_hash){3, 3});
+    if (cache != NULL && strchr(file, ' ') == NULL) {
+      (void)!lw__cache_put(cache, "tool", where, text.data, text.len);
+    }
+    lw__text_deinit(&text);
+  }
+  *inout = lw__hash_bytes(&identity, sizeof identity, *inout);
+  return LW_OK;
+}
+
+/* ---- compiling ---- */
+
+static const char *cuda_first_entry(const lw_build_job *job) {
+  return job->entry_count == 0 ? "kernels" : job->entries[0];
+}
+
+static lw_status cuda_fail(const cuda_builder *b, const lw_build_job *job, int result,
+                           const char *log, lw_build_result *out) {
+  lw_status status =
+      result == LW_NVRTC_OUT_OF_MEMORY ? LW_STATUS_OUT_OF_MEMORY : LW_STATUS_DEVICE_FAILED;
+  const char *name = b->nvrtc.GetErrorString(result);
+  return lw__fail(&out->diag, status, cuda_first_entry(job), "NVRTC fails (%s):\n%.4000s",
+                  name == NULL ? "unknown error" : name, log);
+}
+
+static int cuda_run_compiler(const cuda_builder *b, const lw_build_job *job,
+                             lw_nvrtc_program **program) {
+  int result = b->nvrtc.CreateProgram(program, job->source, "kernels.cu", 0, NULL, NULL);
+  if (result != LW_NVRTC_SUCCESS) return result;
+  result = b->nvrtc.CompileProgram(*program, b->flag_count, b->flags);
+  if (result != LW_NVRTC_INVALID_OPTION) return result;
+  /* A program is good for one attempt. */
+  (void)b->nvrtc.DestroyProgram(program);
+  *program = NULL;
+  result = b->nvrtc.CreateProgram(program, job->source, "kernels.cu", 0, NULL, NULL);
+  if (result != LW_NVRTC_SUCCESS) return result;
+  return b->nvrtc.CompileProgram(*program, b->flag_count - 1, b->flags);
+}
+
+static lw_status cuda_read_log(const cuda_builder *b, lw_nvrtc_program *program, void **out_log) {
+  size_t bytes = 0;
+  if (b->nvrtc.GetProgramLogSize(program, &bytes) != LW_NVRTC_SUCCESS) bytes = 0;
+  LW_TRY(lw__mem_resize(out_log, bytes + 1));
+  char *log = *out_log;
+  if (bytes == 0 || b->nvrtc.GetProgramLog(program, log) != LW_NVRTC_SUCCESS) bytes = 0;
+  log[bytes] = '\0';
+  return LW_OK;
+}
+
+static lw_status cuda_read_image(const cuda_builder *b, const lw_build_job *job,
+                                 lw_nvrtc_program *program, lw_build_result *out) {
+  size_t bytes = 0;
+  int result = b->nvrtc.GetCUBINSize(program, &bytes);
+  if (result != LW_NVRTC_SUCCESS || bytes == 0) return cuda_fail(b, job, result, "no cubin", out);
+  LW_TRY(lw__mem_resize(&out->image, bytes));
+  out->image_bytes = bytes;
+  result = b->nvrtc.GetCUBIN(program, out->image);
+  return result == LW_NVRTC_SUCCESS ? LW_OK : cuda_fail(b, job, result, "no cubin", out);
+}
+
+static lw_status cuda_read_reports(const lw_build_job *job, lw_str log, lw_build_result *out) {
+  const char *fatal = lw__ptxas_fatal(log);
+  lw__ptxas_strip(log, &out->log);
+  if (fatal != NULL) {
+    return lw__fail(&out->diag, LW_STATUS_DEVICE_FAILED, cuda_first_entry(job),
+                    "the assembler had to serialize matrix instructions (%s):\n%.4000s", fatal,
+                    lw__text_str(&out->log));
+  }
+  for (uint32_t i = 0; i < job->entry_count; i++) {
+    if (lw__ptxas_report(log, job->entries[i], &out->reports[i])) continue;
+    lw__note(&out->diag, LW_SEVERITY_WARNING, job->entries[i],
+             "the assembler does not report on this kernel");
+  }
+  return LW_OK;
+}
+
+static lw_status cuda_compile_with(const cuda_builder *b, const lw_build_job *job,
+                                   lw_nvrtc_program **program, lw_build_result *out) {
+  int result = cuda_run_compiler(b, job, program);
+  if (*program == NULL) return cuda_fail(b, job, result, "cannot create a program", out);
+  void *log = NULL;
+  LW_TRY(cuda_read_log(b, *program, &log));
+  lw_str text = lw__str_of(log);
+  lw_status status;
+  if (result != LW_NVRTC_SUCCESS) {
+    lw__ptxas_strip(text, &out->log);
+    status = cuda_fail(b, job, result, lw__text_str(&out->log), out);
+  } else {
+    status = cuda_read_reports(job, text, out);
+    if (status == LW_OK) status = cuda_read_image(b, job, *program, out);
+  }
+  lw__mem_free(log);
+  return status;
+}
+
+static void cuda_compile(void *state, const lw_build_job *job, lw_build_result *out) {
+  const cuda_builder *b = state;
+  lw_nvrtc_program *program = NULL;
+  out->status = cuda_compile_with(b, job, &program, out);
+  if (program != NULL) (void)b->nvrtc.DestroyProgram(&program);
+}
+
+lw_status lw__build_cuda(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
+                         lw_cache *cache, lw_arena *arena, lw_diag *diag) {
+  if (count == 0) return LW_OK;
+  cuda_builder b = {.options = options};
+  (void)snprintf(b.arch, sizeof b.arch, "--gpu-architecture=sm_%u%s", options->sm_arch,
+                 options->arch_specific ? "a" : "");
+  b.flags[b.flag_count++] = b.arch;
+  b.flags[b.flag_count++] = "--std=c++17";
+  b.flags[b.flag_count++] = "--ptxas-options=-v";
+  /* NVRTC's own cache would keep the assembler, and with it the report, from running. Old versions
+   * have none. */
+  b.flags[b.flag_count++] = "--no-cache";
+  lw_builder builder = {
+      .kind = "cubin", .prepare = cuda_prepare, .compile = cuda_compile, .state = &b};
+  builder.identity = lw__build_hash_text("cuda 1", (lw_hash){0, 0});
+  for (int i = 0; i < b.flag_count; i++) {
+    builder.identity = lw__build_hash_text(b.flags[i], builder.identity);
+  }
+  lw_status status = cuda_identify(&b, cache, diag, &builder.identity);
+  if (status == LW_OK) {
+    status = lw__build_jobs(&builder, jobs, count, options->threads, cache, arena, diag);
+  }
+  lw__nvrtc_close(&b.nvrtc);
+  return status;
+}
