@@ -69,7 +69,8 @@ static lw_status substitute_shapes(binding *b) {
   return LW_OK;
 }
 
-/* What could not be decided about symbols is decided now: every node must still infer to the shape it has. */
+/* What could not be decided about symbols is decided now: every node must still infer to the shape
+ * it has. */
 static lw_status check_nodes(const binding *b) {
   lw_graph *g = b->g;
   lw_diag why = {0}, *diag = g->diag;

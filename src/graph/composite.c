@@ -1,5 +1,6 @@
-/* composite.c: operators that are built from others, each in the one spelling that the passes know and that networks spelled
- * by hand are turned into. Reductions put the reduced dims back as ones right away, as exporters do. */
+/* composite.c: operators that are built from others, each in the one spelling that the passes know
+ * and that networks spelled by hand are turned into. Reductions put the reduced dims back as ones
+ * right away, as exporters do. */
 #include "graph/graph.h"
 
 /* The type in which |dtype| is computed. */

@@ -1,6 +1,7 @@
-/* extent.c: arithmetic on extents that need not be numbers. Every expression is a polynomial over atoms (symbols, floor
- * divisions, moduli, minima, maxima) in one canonical order, so that equal polynomials get equal ids. Terms are ordered by
- * structure, never by id: the text form does not depend on what was built first. */
+/* extent.c: arithmetic on extents that need not be numbers. Every expression is a polynomial over
+ * atoms (symbols, floor divisions, moduli, minima, maxima) in one canonical order, so that equal
+ * polynomials get equal ids. Terms are ordered by structure, never by id: the text form does not
+ * depend on what was built first. */
 #include <string.h>
 
 #include "graph/infer.h"
@@ -46,7 +47,8 @@ void lw__extent_table_deinit(lw_extent_table *table) {
   table->index_size = 0;
 }
 
-/* ---- order ---------------------------------------------------------------------------------------------------*/
+/* ---- order
+ * ---------------------------------------------------------------------------------------------------*/
 
 static int compare_entries(const lw_extent_table *t, uint32_t x, uint32_t y);
 
@@ -74,7 +76,8 @@ static int compare_terms(const lw_extent_table *t, const poly_term *x, const pol
   return (x->degree > y->degree) - (x->degree < y->degree);
 }
 
-/* ---- ranges and divisors -------------------------------------------------------------------------------------*/
+/* ---- ranges and divisors
+ * -------------------------------------------------------------------------------------*/
 
 typedef struct interval {
   int64_t lo, hi;
@@ -115,7 +118,8 @@ static int64_t floor_div_end(int64_t a, int64_t b) {
   return a >= UNBOUNDED || a <= -UNBOUNDED ? a : lw__floor_div(a, b);
 }
 
-/* A divisor that may be zero or less has no value there: the range is that of the divisors that do. */
+/* A divisor that may be zero or less has no value there: the range is that of the divisors that do.
+ */
 static interval interval_floordiv(interval a, interval b) {
   int64_t lo = lw__max_i64(b.lo, 1), hi = lw__max_i64(b.hi, lo);
   return interval_of_corners((int64_t[4]){floor_div_end(a.lo, lo), floor_div_end(a.lo, hi),
@@ -195,7 +199,8 @@ static int64_t divisor_of_terms(const lw_extent_table *t, const poly *p) {
   return divisor;
 }
 
-/* ---- polynomials ---------------------------------------------------------------------------------------------*/
+/* ---- polynomials
+ * ---------------------------------------------------------------------------------------------*/
 
 static int64_t constant_of(const poly *p) {
   return p->count > 0 && p->term[p->count - 1].degree == 0 ? p->term[p->count - 1].coef : 0;
@@ -306,7 +311,8 @@ static void poly_of(const lw_extent_table *t, lw_xval x, poly *out) {
   while (count > 0) out->term[out->count++] = term_of(t, reversed[--count]);
 }
 
-/* ---- hash-consing --------------------------------------------------------------------------------------------*/
+/* ---- hash-consing
+ * --------------------------------------------------------------------------------------------*/
 
 static uint32_t hash_entry(const lw_extent_node *n) {
   lw_hash seed = {0, 0};
@@ -408,7 +414,8 @@ static lw_status poly_build(lw_graph *g, const poly *p, lw_xval *out) {
 
 static lw_status combine(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out);
 
-/* ---- division ------------------------------------------------------------------------------------------------*/
+/* ---- division
+ * ------------------------------------------------------------------------------------------------*/
 
 /* a = b * quotient + rest with every coefficient of |rest| in 0 .. b-1. */
 static void split_by_number(const lw_extent_table *t, const poly *a, int64_t b, poly *quotient,
@@ -536,8 +543,8 @@ static bool term_divide(const poly_term *term, const poly_term *by, poly_term *o
   return k == by->degree;
 }
 
-/* a / b where b is one term that divides every term of a, or a is a multiple of b. A b that might be zero is no obstacle:
- * there the quotient has no value, so any value is as good. */
+/* a / b where b is one term that divides every term of a, or a is a multiple of b. A b that might
+ * be zero is no obstacle: there the quotient has no value, so any value is as good. */
 static bool divide_exactly(const lw_extent_table *t, const poly *a, const poly *b, poly *out) {
   poly_term first = {0};
   if (b->count == 1) {
@@ -574,7 +581,8 @@ static lw_status divide(lw_graph *g, lw_extent_op op, const poly *a, const poly 
   return make_entry(g, op, x, y, out);
 }
 
-/* ---- all operations ------------------------------------------------------------------------------------------*/
+/* ---- all operations
+ * ------------------------------------------------------------------------------------------*/
 
 static lw_status choose(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, const poly *p,
                         const poly *q, lw_xval *out) {
@@ -689,7 +697,8 @@ lw_status lw__extent_substitute(lw_graph *graph, const int64_t *by, uint32_t cou
   return LW_OK;
 }
 
-/* ---- relations -----------------------------------------------------------------------------------------------*/
+/* ---- relations
+ * -----------------------------------------------------------------------------------------------*/
 
 static lw_relation relation_of_difference(const lw_extent_table *t, const poly *difference) {
   if (difference->fault != LW_OK) return LW_EXTENTS_UNKNOWN;
@@ -753,7 +762,8 @@ lw_relation lw__shape_numel_relation(const lw_graph *graph, const lw_shape *a, c
   return relation_of_difference(&graph->extents, &p);
 }
 
-/* ---- text ----------------------------------------------------------------------------------------------------*/
+/* ---- text
+ * ----------------------------------------------------------------------------------------------------*/
 
 static void print_xval(const lw_extent_table *t, lw_xval x, bool tight, lw_text *out);
 

@@ -26,7 +26,8 @@ void lw__text_add_op(lw_text *out, lw_op op, const lw_attr *attr) {
   if (op == LW_OP_REDUCE) lw__text_add(out, ".%s", lw__red_info[attr->reduce.fn].name);
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------------*/
+/* ---- refusals
+ * ------------------------------------------------------------------------------------------------*/
 
 /* "dot: <text>; operands f32[2, 3], f32[4, 5]" */
 static lw_status refuse(const infer_ctx *c, lw_status status, const char *fmt, ...) LW_PRINTF(3, 4);
@@ -55,7 +56,8 @@ static lw_status invalid_type(const infer_ctx *c, lw_dtype dtype) {
   return refuse(c, LW_STATUS_MODEL_INVALID, "not defined for %s", lw_dtype_name(dtype));
 }
 
-/* The two extents must be the same number: a violation when they cannot be, undecided while symbols are open. */
+/* The two extents must be the same number: a violation when they cannot be, undecided while symbols
+ * are open. */
 static lw_status require_equal(const infer_ctx *c, const char *what, lw_extent a, lw_extent b) {
   lw_relation relation = lw__extent_relation(c->g, a, b);
   if (relation == LW_EXTENTS_EQUAL) return LW_OK;
@@ -126,7 +128,8 @@ static lw_status arithmetic_types(const infer_ctx *c) {
   return *c->dtype == LW_DTYPE_NONE ? invalid_type(c, dtype) : LW_OK;
 }
 
-/* ---- sources and maps ----------------------------------------------------------------------------------------*/
+/* ---- sources and maps
+ * ----------------------------------------------------------------------------------------*/
 
 static lw_status infer_given(const infer_ctx *c) {
   (void)c;
@@ -183,7 +186,8 @@ static lw_status infer_map(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- movement ------------------------------------------------------------------------------------------------*/
+/* ---- movement
+ * ------------------------------------------------------------------------------------------------*/
 
 static lw_status infer_reshape(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
@@ -230,7 +234,8 @@ static lw_status outside(const infer_ctx *c, uint32_t d) {
   return refuse(c, LW_STATUS_MODEL_INVALID, "reads outside of dimension %u", d);
 }
 
-/* Refuses what is outside for certain: with open symbols the rest is looked at again when they are bound. */
+/* Refuses what is outside for certain: with open symbols the rest is looked at again when they are
+ * bound. */
 static lw_status check_slice_dim(const infer_ctx *c, uint32_t d) {
   lw_extent size = operand_of(c, 0)->shape.dim[d], count = c->shape->dim[d];
   int64_t start = c->attr->slice.start[d], step = c->attr->slice.step[d], lo = 0, hi = 0, reach = 0,
@@ -269,8 +274,9 @@ static lw_status infer_pad(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* Positions of a window of |size| taps over |length| + |pad| elements. With a symbolic length the result is exact where the
- * window fits at least once or misses by less than a stride; shorter lengths are refused when the symbol is bound. */
+/* Positions of a window of |size| taps over |length| + |pad| elements. With a symbolic length the
+ * result is exact where the window fits at least once or misses by less than a stride; shorter
+ * lengths are refused when the symbol is bound. */
 static lw_status window_positions(const infer_ctx *c, lw_extent length, int64_t size,
                                   int64_t stride, int64_t dilation, int64_t pad, lw_extent *out) {
   int64_t span = 0, rest = 0;
@@ -338,7 +344,8 @@ static lw_status infer_concat(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- computation ---------------------------------------------------------------------------------------------*/
+/* ---- computation
+ * ---------------------------------------------------------------------------------------------*/
 
 static lw_status infer_reduce(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
@@ -471,7 +478,8 @@ static lw_status infer_gather(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- dispatch ------------------------------------------------------------------------------------------------*/
+/* ---- dispatch
+ * ------------------------------------------------------------------------------------------------*/
 
 static lw_status (*const infer_table[LW_OP_COUNT])(const infer_ctx *c) = {
     [LW_OP_INPUT] = infer_given,   [LW_OP_CONST] = infer_const,     [LW_OP_IOTA] = infer_iota,

@@ -1,5 +1,5 @@
-/* ops.c: the fact tables of ops.def, and the scalar meaning of every function: the one place that constant folding, the
- * interpreter and the tests ask what a function computes. */
+/* ops.c: the fact tables of ops.def, and the scalar meaning of every function: the one place that
+ * constant folding, the interpreter and the tests ask what a function computes. */
 #include "graph/ops.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ const lw_red_info lw__red_info[LW_RED_COUNT] = {
 #include "graph/ops.def"
 };
 
-/* ---- types ---------------------------------------------------------------------------------------------------*/
+/* ---- types
+ * ---------------------------------------------------------------------------------------------------*/
 
 lw_dtype lw__fn_result_type(lw_fn fn, lw_dtype operand) {
   if (operand <= LW_DTYPE_NONE || operand >= LW_DTYPE_COUNT || (unsigned)fn >= LW_FN_COUNT) {
@@ -104,7 +105,8 @@ int64_t lw__red_identity_i64(lw_red red, lw_dtype dtype) {
   }
 }
 
-/* ---- floats --------------------------------------------------------------------------------------------------*/
+/* ---- floats
+ * --------------------------------------------------------------------------------------------------*/
 
 static double mod_f64(double a, double b) {
   double r = fmod(a, b);
@@ -186,7 +188,8 @@ double lw__fn_eval_f64(lw_fn fn, double a, double b, double c) {
   }
 }
 
-/* ---- integers ------------------------------------------------------------------------------------------------*/
+/* ---- integers
+ * ------------------------------------------------------------------------------------------------*/
 
 static int64_t div_i64(int64_t a, int64_t b) {
   if (b == 0) return 0;
@@ -275,10 +278,12 @@ int64_t lw__fn_eval_i64(lw_fn fn, lw_dtype dtype, int64_t a, int64_t b, int64_t 
   }
 }
 
-/* ---- casts ---------------------------------------------------------------------------------------------------*/
+/* ---- casts
+ * ---------------------------------------------------------------------------------------------------*/
 
-/* |x| as a double that a second rounding to f32 or narrower turns into the correctly rounded value of |x|: the bits
- * beyond 53 are cut off and leave a one in the last place kept (rounding to odd). */
+/* |x| as a double that a second rounding to f32 or narrower turns into the correctly rounded value
+ * of |x|: the bits beyond 53 are cut off and leave a one in the last place kept (rounding to odd).
+ */
 static double int_to_f64_sticky(int64_t x, bool is_unsigned) {
   bool negative = !is_unsigned && x < 0;
   uint64_t magnitude = negative ? 0 - (uint64_t)x : (uint64_t)x;

@@ -1,5 +1,6 @@
-/* parse.c: reads the text form of a graph (docs/graph-text.md). The text may come from a stranger: every number is checked,
- * nothing recurses without a limit, and memory grows only with the text (and with fill, up to a limit). */
+/* parse.c: reads the text form of a graph (docs/graph-text.md). The text may come from a stranger:
+ * every number is checked, nothing recurses without a limit, and memory grows only with the text
+ * (and with fill, up to a limit). */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -23,7 +24,8 @@ typedef struct parser {
   int depth;     /* of the extent expression */
 } parser;
 
-/* ---- characters ----------------------------------------------------------------------------------------------*/
+/* ---- characters
+ * ----------------------------------------------------------------------------------------------*/
 
 static lw_status syntax(const parser *p, const char *fmt, ...) LW_PRINTF(2, 3);
 static lw_status syntax(const parser *p, const char *fmt, ...) {
@@ -172,7 +174,8 @@ static lw_status read_i64(parser *p, int64_t lo, int64_t hi, int64_t *out) {
   return LW_OK;
 }
 
-/* ---- extents -------------------------------------------------------------------------------------------------*/
+/* ---- extents
+ * -------------------------------------------------------------------------------------------------*/
 
 static lw_status read_sum(parser *p, lw_xval *out);
 
@@ -270,7 +273,8 @@ static lw_status read_type(parser *p, lw_dtype *out) {
   return syntax(p, "expected an element type");
 }
 
-/* ---- constants -----------------------------------------------------------------------------------------------*/
+/* ---- constants
+ * -----------------------------------------------------------------------------------------------*/
 
 static lw_status read_nan_bits(parser *p, lw_dtype dtype, void *out) {
   char text[NUMBER_CHARS], *rest = NULL;
@@ -370,7 +374,8 @@ static lw_status read_constant(parser *p, lw_dtype dtype, const lw_shape *shape,
   return status;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------*/
+/* ---- attributes
+ * ----------------------------------------------------------------------------------------------*/
 
 static lw_status read_list(parser *p, int64_t lo, int64_t hi, int64_t out[LW_MAX_RANK],
                            uint32_t *out_count) {
@@ -408,7 +413,8 @@ static lw_status read_list_field(parser *p, const lw_field *field, void *data,
   return LW_OK;
 }
 
-/* Reads the value of |field| into |attr|; |*out_count|: entries of a list, LW_NONE for other kinds. */
+/* Reads the value of |field| into |attr|; |*out_count|: entries of a list, LW_NONE for other kinds.
+ */
 static lw_status read_field(parser *p, const lw_field *field, lw_dtype dtype, lw_attr *attr,
                             uint32_t *out_count) {
   void *data = (char *)attr + field->offset;
@@ -519,7 +525,8 @@ static lw_status read_attributes(parser *p, statement *s) {
   return syntax(p, "lists of %u numbers for %u dimensions", s->list_length, rank);
 }
 
-/* ---- statements ----------------------------------------------------------------------------------------------*/
+/* ---- statements
+ * ----------------------------------------------------------------------------------------------*/
 
 /* "%3" or "%name"; the key in p->labels goes to |out|. |*out_named|: p->name holds a name. */
 static lw_status read_label(parser *p, lw_text *out, bool *out_named) {

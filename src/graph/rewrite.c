@@ -1,4 +1,5 @@
-/* rewrite.c: uses of values, replacement, compaction, copies. Nothing here recurses over the graph. */
+/* rewrite.c: uses of values, replacement, compaction, copies. Nothing here recurses over the graph.
+ */
 #include <string.h>
 
 #include "graph/infer.h"
@@ -13,7 +14,8 @@ static lw_status work_alloc(size_t count, size_t size, void *out_ptr) {
   return LW_OK;
 }
 
-/* ---- uses ----------------------------------------------------------------------------------------------------*/
+/* ---- uses
+ * ----------------------------------------------------------------------------------------------------*/
 
 void lw__uses_deinit(lw_uses *uses) {
   lw__mem_free(uses->begin);
@@ -71,7 +73,8 @@ void lw__graph_replace(lw_graph *graph, lw_value_id from, lw_value_id to) {
   }
 }
 
-/* ---- compaction ----------------------------------------------------------------------------------------------*/
+/* ---- compaction
+ * ----------------------------------------------------------------------------------------------*/
 
 enum { UNSEEN, NEEDED, OPEN, DONE };
 
@@ -121,7 +124,8 @@ static lw_status mark_needed(compaction *c) {
   return LW_OK;
 }
 
-/* Emits |root| after everything it needs. Nodes that already stand in order are emitted in that order. */
+/* Emits |root| after everything it needs. Nodes that already stand in order are emitted in that
+ * order. */
 static lw_status emit_after_operands(compaction *c, uint32_t root) {
   uint32_t depth = 0;
   c->stack[depth++] = root;
@@ -224,7 +228,8 @@ done:
   return status;
 }
 
-/* ---- copies --------------------------------------------------------------------------------------------------*/
+/* ---- copies
+ * --------------------------------------------------------------------------------------------------*/
 
 static lw_status copy_string(lw_graph *out, const char **s) {
   return *s == NULL ? LW_OK : lw__arena_strndup(&out->arena, *s, strlen(*s), s);

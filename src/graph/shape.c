@@ -33,7 +33,8 @@ bool lw__shape_eq(const lw_graph *graph, const lw_shape *a, const lw_shape *b) {
   if (a->rank != b->rank) return false;
   for (uint32_t d = 0; d < a->rank && d < LW_MAX_RANK; d++) {
     if (a->dim[d] == b->dim[d]) continue;
-    if (!lw__extent_is_valid(graph, a->dim[d]) || !lw__extent_is_valid(graph, b->dim[d])) return false;
+    if (!lw__extent_is_valid(graph, a->dim[d]) || !lw__extent_is_valid(graph, b->dim[d]))
+      return false;
     if (!lw__extent_provably_equal(graph, a->dim[d], b->dim[d])) return false;
   }
   return true;

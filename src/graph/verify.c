@@ -24,7 +24,8 @@ static lw_status violation(const verifier *v, const char *fmt, ...) {
   return LW_STATUS_INTERNAL;
 }
 
-/* ---- extents -------------------------------------------------------------------------------------------------*/
+/* ---- extents
+ * -------------------------------------------------------------------------------------------------*/
 
 static bool earlier(lw_extent operand, bool is_literal, uint32_t than) {
   return is_literal || (operand < 0 && (uint64_t)~operand < than);
@@ -45,7 +46,8 @@ static lw_status verify_extents(const verifier *v) {
   return LW_OK;
 }
 
-/* ---- values --------------------------------------------------------------------------------------------------*/
+/* ---- values
+ * --------------------------------------------------------------------------------------------------*/
 
 static bool is_permutation(const uint8_t *order, uint32_t rank) {
   uint32_t seen = 0;
@@ -75,7 +77,8 @@ static lw_status verify_value(const verifier *v, lw_value_id id) {
   return LW_OK;
 }
 
-/* ---- nodes ---------------------------------------------------------------------------------------------------*/
+/* ---- nodes
+ * ---------------------------------------------------------------------------------------------------*/
 
 static lw_status verify_operands(const verifier *v, lw_node_id id, const lw_node *node) {
   if ((uint64_t)node->operand_begin + node->operand_count > v->g->operands.count) {
@@ -132,7 +135,8 @@ static lw_status verify_node(verifier *v, lw_node_id id) {
   return verify_inference(v, id, node);
 }
 
-/* ---- the interface of the graph ------------------------------------------------------------------------------*/
+/* ---- the interface of the graph
+ * ------------------------------------------------------------------------------*/
 
 static lw_status verify_inputs(const verifier *v) {
   for (uint32_t i = 0; i < v->g->inputs.count; i++) {
@@ -175,7 +179,9 @@ static lw_status copy_extents(const lw_extent_table *from, lw_extent_table *out)
   if (from->index_size == 0) return LW_OK;
   void *index = NULL;
   LW_TRY(lw_vec_reserve(&out->nodes, from->nodes.count));
-  memcpy(out->nodes.data, from->nodes.data, from->nodes.count * sizeof *from->nodes.data);
+  if (from->nodes.count > 0) {
+    memcpy(out->nodes.data, from->nodes.data, from->nodes.count * sizeof *from->nodes.data);
+  }
   out->nodes.count = from->nodes.count;
   LW_TRY(lw__mem_resize(&index, from->index_size * sizeof *from->index));
   memcpy(index, from->index, from->index_size * sizeof *from->index);

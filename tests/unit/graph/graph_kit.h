@@ -1,4 +1,5 @@
-/* graph_kit.h: a graph with its diagnostics for a test, assertions on status and message, and random graphs. */
+/* graph_kit.h: a graph with its diagnostics for a test, assertions on status and message, and
+ * random graphs. */
 #ifndef GRAPH_KIT_H
 #define GRAPH_KIT_H
 
@@ -35,28 +36,29 @@ static inline void kit_forget(kit *k) { /* the messages so far */
   memset(&k->diag, 0, sizeof k->diag);
 }
 
-#define OK(k, call)                                                                      \
-  do {                                                                                   \
-    lw_status ok_status_ = (call);                                                       \
-    if (ok_status_ != LW_OK) {                                                           \
+#define OK(k, call)                                                                                \
+  do {                                                                                             \
+    lw_status ok_status_ = (call);                                                                 \
+    if (ok_status_ != LW_OK) {                                                                     \
       fail_msg("%s: %s: %s", #call, lw_status_name(ok_status_), lw__diag_first_error(&(k)->diag)); \
-    }                                                                                    \
+    }                                                                                              \
   } while (0)
 
 /* |call| fails with |expected| and a message that contains |part|. */
-#define FAILS(k, expected, part, call)                                          \
-  do {                                                                          \
-    kit_forget(k);                                                              \
-    lw_status fails_status_ = (call);                                           \
-    const char *fails_text_ = lw__diag_first_error(&(k)->diag);                 \
-    if (fails_status_ != (expected) || strstr(fails_text_, (part)) == NULL) {   \
+#define FAILS(k, expected, part, call)                                               \
+  do {                                                                               \
+    kit_forget(k);                                                                   \
+    lw_status fails_status_ = (call);                                                \
+    const char *fails_text_ = lw__diag_first_error(&(k)->diag);                      \
+    if (fails_status_ != (expected) || strstr(fails_text_, (part)) == NULL) {        \
       fail_msg("%s: %s: \"%s\"", #call, lw_status_name(fails_status_), fails_text_); \
-    }                                                                           \
-    kit_forget(k);                                                              \
+    }                                                                                \
+    kit_forget(k);                                                                   \
   } while (0)
 
-#define SHAPE(...) \
-  lw__shape_of((uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), (int64_t[]){__VA_ARGS__})
+#define SHAPE(...)                                                             \
+  lw__shape_of((uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
+               (int64_t[]){__VA_ARGS__})
 
 static inline lw_extent kit_symbol(kit *k, const char *name) {
   lw_extent e = 0;
@@ -95,7 +97,8 @@ static inline const char *kit_print(kit *k, bool full) {
   return lw__text_str(&k->text);
 }
 
-/* ---- random graphs -------------------------------------------------------------------------------------------*/
+/* ---- random graphs
+ * -------------------------------------------------------------------------------------------*/
 
 static inline lw_value_id random_value(lw_graph *g, lw_rng *rng) {
   return (lw_value_id)lw__rng_range(rng, 0, g->values.count);
@@ -103,7 +106,7 @@ static inline lw_value_id random_value(lw_graph *g, lw_rng *rng) {
 
 static inline lw_status random_source(lw_graph *g, lw_rng *rng, lw_value_id *out) {
   static const char *const names[] = {"x", "odd name", "1", "a\"b\\c", "x", "new\nline", NULL};
-  static const lw_dtype types[] = {LW_DTYPE_F32, LW_DTYPE_F32, LW_DTYPE_F16, LW_DTYPE_I64,
+  static const lw_dtype types[] = {LW_DTYPE_F32, LW_DTYPE_F32,  LW_DTYPE_F16, LW_DTYPE_I64,
                                    LW_DTYPE_I32, LW_DTYPE_BOOL, LW_DTYPE_F64, LW_DTYPE_U8};
   lw_dtype dtype = types[lw__rng_range(rng, 0, LW_ARRAY_COUNT(types))];
   lw_shape shape = {.rank = (uint32_t)lw__rng_range(rng, 0, 4)};
@@ -121,7 +124,8 @@ static inline lw_status random_source(lw_graph *g, lw_rng *rng, lw_value_id *out
     if (lw__rng_range(rng, 0, 3) != 0) continue;
     LW_TRY(lw__extent_symbol(g, symbols[lw__rng_range(rng, 0, 3)], &shape.dim[d]));
   }
-  return lw__graph_input(g, dtype, &shape, names[lw__rng_range(rng, 0, LW_ARRAY_COUNT(names))], out);
+  return lw__graph_input(g, dtype, &shape, names[lw__rng_range(rng, 0, LW_ARRAY_COUNT(names))],
+                         out);
 }
 
 static inline lw_status random_movement(lw_graph *g, lw_rng *rng, lw_value_id v, lw_value_id *out) {
@@ -136,11 +140,15 @@ static inline lw_status random_movement(lw_graph *g, lw_rng *rng, lw_value_id v,
   switch (lw__rng_range(rng, 0, 7)) {
     case 0: return lw__graph_permute(g, v, perm, out);
     case 1: return lw__graph_pad(g, v, a, b, (lw_scalar){.i = 1}, out);
-    case 2: return lw__graph_window(g, v, shape.rank < 2 ? shape.rank : 2, axis, b, b + 2, b + 4, out);
+    case 2:
+      return lw__graph_window(g, v, shape.rank < 2 ? shape.rank : 2, axis, b, b + 2, b + 4, out);
     case 3:
-      for (uint32_t d = 0; d < shape.rank; d++) LW_TRY(lw__extent_make(g, LW_EXTENT_FLOORDIV, shape.dim[d], 2, &shape.dim[d]));
+      for (uint32_t d = 0; d < shape.rank; d++)
+        LW_TRY(lw__extent_make(g, LW_EXTENT_FLOORDIV, shape.dim[d], 2, &shape.dim[d]));
       return lw__graph_slice(g, v, a, b, shape.dim, out);
-    case 4: return lw__graph_concat(g, (lw_value_id[3]){v, v, random_value(g, rng)}, 3, (uint32_t)a[0], out);
+    case 4:
+      return lw__graph_concat(g, (lw_value_id[3]){v, v, random_value(g, rng)}, 3, (uint32_t)a[0],
+                              out);
     case 5:
       for (uint32_t d = 0; d < shape.rank; d++) {
         if (shape.dim[d] == 1) LW_TRY(lw__extent_symbol(g, "t", &shape.dim[d]));
@@ -154,9 +162,11 @@ static inline lw_status random_movement(lw_graph *g, lw_rng *rng, lw_value_id v,
   }
 }
 
-static inline lw_status random_computation(lw_graph *g, lw_rng *rng, lw_value_id v, lw_value_id *out) {
+static inline lw_status random_computation(lw_graph *g, lw_rng *rng, lw_value_id v,
+                                           lw_value_id *out) {
   lw_value_id w = random_value(g, rng);
-  lw_conv_attr conv = {.spatial = 1, .stride = {2}, .dilation = {1}, .pad_lo = {1}, .pad_hi = {0}, .group = 1};
+  lw_conv_attr conv = {
+      .spatial = 1, .stride = {2}, .dilation = {1}, .pad_lo = {1}, .pad_hi = {0}, .group = 1};
   int8_t select[LW_MAX_RANK] = {0, -2, -3, -4};
   switch (lw__rng_range(rng, 0, 8)) {
     case 0: return lw__graph_reduce(g, (lw_red)lw__rng_range(rng, 0, LW_RED_COUNT), v, 1, out);

@@ -33,11 +33,15 @@ static void test_numbers(void **state) {
   assert_int_equal(AFF(7, -1, 10), 3);
   assert_int_equal(k.g.extents.nodes.count, 0);
   lw_extent out = 0;
-  FAILS(&k, LW_STATUS_MODEL_INVALID, "overflows", lw__extent_make(&k.g, LW_EXTENT_MUL, INT64_MAX, 2, &out));
-  FAILS(&k, LW_STATUS_MODEL_INVALID, "overflows", lw__extent_make(&k.g, LW_EXTENT_ADD, INT64_MAX, 1, &out));
+  FAILS(&k, LW_STATUS_MODEL_INVALID, "overflows",
+        lw__extent_make(&k.g, LW_EXTENT_MUL, INT64_MAX, 2, &out));
+  FAILS(&k, LW_STATUS_MODEL_INVALID, "overflows",
+        lw__extent_make(&k.g, LW_EXTENT_ADD, INT64_MAX, 1, &out));
   FAILS(&k, LW_STATUS_MODEL_INVALID, "negative (-3)", lw__extent_affine(&k.g, 7, -1, 4, &out));
-  FAILS(&k, LW_STATUS_MODEL_INVALID, "not positive", lw__extent_make(&k.g, LW_EXTENT_FLOORDIV, 3, 0, &out));
-  FAILS(&k, LW_STATUS_MODEL_INVALID, "not positive", lw__extent_make(&k.g, LW_EXTENT_MOD, 3, 0, &out));
+  FAILS(&k, LW_STATUS_MODEL_INVALID, "not positive",
+        lw__extent_make(&k.g, LW_EXTENT_FLOORDIV, 3, 0, &out));
+  FAILS(&k, LW_STATUS_MODEL_INVALID, "not positive",
+        lw__extent_make(&k.g, LW_EXTENT_MOD, 3, 0, &out));
   FAILS(&k, LW_STATUS_INTERNAL, "bad operation", lw__extent_make(&k.g, LW_EXTENT_ADD, -5, 0, &out));
   kit_close(&k);
 }
@@ -113,7 +117,8 @@ static void test_limits(void **state) {
   kit_open(&k);
   lw_extent s = kit_symbol(&k, "s"), power = s, out = 0, sum = s;
   for (int i = 1; i < 6; i++) power = MUL(power, s);
-  FAILS(&k, LW_STATUS_UNSUPPORTED, "too long", lw__extent_make(&k.g, LW_EXTENT_MUL, power, s, &out));
+  FAILS(&k, LW_STATUS_UNSUPPORTED, "too long",
+        lw__extent_make(&k.g, LW_EXTENT_MUL, power, s, &out));
   char name[16];
   lw_status status = LW_OK;
   for (int i = 0; i < 200 && status == LW_OK; i++) {
@@ -123,7 +128,8 @@ static void test_limits(void **state) {
   assert_int_equal(status, LW_STATUS_UNSUPPORTED);
   lw_extent deep = s, u = kit_symbol(&k, "u");
   int depth = 0;
-  for (status = LW_OK; depth < 1000 && status == LW_OK; depth++) { /* ends with a refusal, not with the stack */
+  for (status = LW_OK; depth < 1000 && status == LW_OK;
+       depth++) { /* ends with a refusal, not with the stack */
     status = lw__extent_make(&k.g, LW_EXTENT_MOD, deep, s, &out);
     if (status == LW_OK) status = lw__extent_affine(&k.g, out, 3, 0, &out);
     if (status == LW_OK) status = lw__extent_make(&k.g, LW_EXTENT_ADD, out, u, &deep);
@@ -146,7 +152,8 @@ static void test_relations(void **state) {
   assert_int_equal(lw__extent_relation(&k.g, AFF(s, 1, 5), 3), LW_EXTENTS_DIFFER);
   assert_int_equal(lw__extent_relation(&k.g, AFF(s, 1, 5), s), LW_EXTENTS_DIFFER);
   assert_true(lw__extent_provably_equal(&k.g, ADD(s, t), ADD(t, s)));
-  lw_shape a = SHAPE(AFF(s, 2, 0), 3), b = SHAPE(6, s), c = SHAPE(5, s, 6), d = SHAPE(s, 0), e = SHAPE(0, t);
+  lw_shape a = SHAPE(AFF(s, 2, 0), 3), b = SHAPE(6, s), c = SHAPE(5, s, 6), d = SHAPE(s, 0),
+           e = SHAPE(0, t);
   assert_int_equal(lw__shape_numel_relation(&k.g, &a, &b), LW_EXTENTS_EQUAL);
   assert_int_equal(lw__shape_numel_relation(&k.g, &a, &c), LW_EXTENTS_UNKNOWN); /* s = 0 */
   assert_int_equal(lw__shape_numel_relation(&k.g, &d, &e), LW_EXTENTS_EQUAL);
@@ -159,8 +166,10 @@ static void test_shapes(void **state) {
   kit k;
   kit_open(&k);
   lw_extent s = kit_symbol(&k, "s");
-  lw_shape a = SHAPE(2, 3), b = SHAPE(2, s), none = {0}, big = SHAPE(INT64_C(1) << 30, INT64_C(1) << 29);
-  lw_shape less = SHAPE((INT64_C(1) << 30) - 1, INT64_C(1) << 29), empty = SHAPE(INT64_MAX, INT64_MAX, 0);
+  lw_shape a = SHAPE(2, 3), b = SHAPE(2, s), none = {0},
+           big = SHAPE(INT64_C(1) << 30, INT64_C(1) << 29);
+  lw_shape less = SHAPE((INT64_C(1) << 30) - 1, INT64_C(1) << 29),
+           empty = SHAPE(INT64_MAX, INT64_MAX, 0);
   assert_int_equal(lw__shape_numel(&a), 6);
   assert_int_equal(lw__shape_numel(&b), -1);
   assert_int_equal(lw__shape_numel(&none), 1);
@@ -171,16 +180,21 @@ static void test_shapes(void **state) {
   int64_t many[20] = {0};
   lw_shape wide = lw__shape_of(20, many);
   lw_value_id v = LW_NONE;
-  FAILS(&k, LW_STATUS_UNSUPPORTED, "20 dimensions", lw__graph_input(&k.g, LW_DTYPE_F32, &wide, "x", &v));
+  FAILS(&k, LW_STATUS_UNSUPPORTED, "20 dimensions",
+        lw__graph_input(&k.g, LW_DTYPE_F32, &wide, "x", &v));
   kit_close(&k);
 }
 
-/* ---- random expressions against direct evaluation ------------------------------------------------------------*/
+/* ---- random expressions against direct evaluation
+ * ------------------------------------------------------------*/
 
 enum { symbols = 3, tree_nodes = 24, assignments = 20, random_trees = 3000 };
 
 typedef struct tree { /* node i: a leaf (symbol or number) or an operation on earlier nodes */
-  struct { int op, a, b; int64_t number; } node[tree_nodes];
+  struct {
+    int op, a, b;
+    int64_t number;
+  } node[tree_nodes];
   lw_xval built[tree_nodes];
   bool usable[tree_nodes];
 } tree;
@@ -201,8 +215,9 @@ static void random_tree(lw_graph *g, lw_rng *rng, const lw_extent *symbol, tree 
       t->built[i] = lw__xval_literal(t->node[i].number);
     } else {
       int a = t->node[i].a, b = t->node[i].b;
-      t->usable[i] = t->usable[a] && t->usable[b] &&
-                     lw__extent_combine(g, (lw_extent_op)op, t->built[a], t->built[b], &t->built[i]) == LW_OK;
+      t->usable[i] =
+          t->usable[a] && t->usable[b] &&
+          lw__extent_combine(g, (lw_extent_op)op, t->built[a], t->built[b], &t->built[i]) == LW_OK;
     }
   }
 }
@@ -213,7 +228,8 @@ static bool evaluate(const tree *t, int i, const int64_t *symbol, int64_t *out) 
   int op = t->node[i].op;
   *out = op == 0 ? symbol[t->node[i].a] : t->node[i].number;
   if (op <= 0) return true;
-  if (!evaluate(t, t->node[i].a, symbol, &a) || !evaluate(t, t->node[i].b, symbol, &b)) return false;
+  if (!evaluate(t, t->node[i].a, symbol, &a) || !evaluate(t, t->node[i].b, symbol, &b))
+    return false;
   switch ((lw_extent_op)op) {
     case LW_EXTENT_ADD: return lw__add_i64(a, b, out);
     case LW_EXTENT_MUL: return lw__mul_i64(a, b, out);
@@ -242,7 +258,8 @@ static void check_tree(kit *k, lw_rng *rng, const tree *t) {
   for (int n = 0; n < assignments; n++) {
     int64_t numbers[symbols], a = 0, b = 0;
     for (int i = 0; i < symbols; i++) numbers[i] = lw__rng_range(rng, 0, n < 5 ? 3 : 40);
-    int last = (int)lw__rng_range(rng, symbols, tree_nodes), other = (int)lw__rng_range(rng, 0, tree_nodes);
+    int last = (int)lw__rng_range(rng, symbols, tree_nodes),
+        other = (int)lw__rng_range(rng, 0, tree_nodes);
     if (!t->usable[last] || !evaluate(t, last, numbers, &a)) continue;
     lw_xval x = at_numbers(&k->g, t->built[last], numbers);
     assert_true(x.literal && !x.impossible && x.v == a);
@@ -283,13 +300,15 @@ static void test_order_of_symbols(void **state) {
       kit_open(&k[side]);
       lw__rng_seed(&rng, seed);
       if (side == 1) (void)kit_symbol(&k[1], "c"), (void)kit_symbol(&k[1], "b");
-      lw_extent symbol[symbols] = {kit_symbol(&k[side], "a"), kit_symbol(&k[side], "b"), kit_symbol(&k[side], "c")};
+      lw_extent symbol[symbols] = {kit_symbol(&k[side], "a"), kit_symbol(&k[side], "b"),
+                                   kit_symbol(&k[side], "c")};
       random_tree(&k[side].g, &rng, symbol, &t);
       text[side][0] = '\0';
       for (int i = 0; i < tree_nodes; i++) {
         size_t length = strlen(text[side]);
         if (t.usable[i] && !t.built[i].literal) {
-          snprintf(text[side] + length, sizeof text[side] - length, "%s\n", kit_extent(&k[side], t.built[i].v));
+          snprintf(text[side] + length, sizeof text[side] - length, "%s\n",
+                   kit_extent(&k[side], t.built[i].v));
         }
       }
       kit_close(&k[side]);
@@ -298,7 +317,8 @@ static void test_order_of_symbols(void **state) {
   }
 }
 
-/* ---- binding -------------------------------------------------------------------------------------------------*/
+/* ---- binding
+ * -------------------------------------------------------------------------------------------------*/
 
 static void test_bind(void **state) {
   (void)state;
@@ -311,9 +331,11 @@ static void test_bind(void **state) {
   TYPE(&k, y, "f32[s, 2*s - 3, t]");
   FAILS(&k, LW_STATUS_USAGE, "'t'", lw__graph_bind_symbols(&k.g, names, (int64_t[]){4}, 1, true));
   TYPE(&k, y, "f32[s, 2*s - 3, t]");
-  FAILS(&k, LW_STATUS_USAGE, "2*s - 3", lw__graph_bind_symbols(&k.g, names, (int64_t[]){1, 5}, 2, true));
+  FAILS(&k, LW_STATUS_USAGE, "2*s - 3",
+        lw__graph_bind_symbols(&k.g, names, (int64_t[]){1, 5}, 2, true));
   TYPE(&k, y, "f32[s, 2*s - 3, t]");
-  FAILS(&k, LW_STATUS_USAGE, "'s' cannot be -1", lw__graph_bind_symbols(&k.g, names, (int64_t[]){-1}, 1, false));
+  FAILS(&k, LW_STATUS_USAGE, "'s' cannot be -1",
+        lw__graph_bind_symbols(&k.g, names, (int64_t[]){-1}, 1, false));
   OK(&k, lw__graph_bind_symbols(&k.g, names, (int64_t[]){4}, 1, false));
   TYPE(&k, y, "f32[4, 5, t]");
   OK(&k, lw__graph_bind_symbols(&k.g, names, (int64_t[]){9, 0, 1}, 3, true));
@@ -334,8 +356,10 @@ static void test_bind_decides(void **state) {
   OK(&k, lw__graph_reshape(&k.g, x, &shape, &y));
   OK(&k, lw__graph_slice(&k.g, x, (int64_t[]){1, 0}, (int64_t[]){1, 1}, kept.dim, &y));
   const char *names[] = {"s", "t"};
-  FAILS(&k, LW_STATUS_USAGE, "number of elements", lw__graph_bind_symbols(&k.g, names, (int64_t[]){4, 5}, 2, true));
-  FAILS(&k, LW_STATUS_USAGE, "outside", lw__graph_bind_symbols(&k.g, names, (int64_t[]){2, 3}, 2, true));
+  FAILS(&k, LW_STATUS_USAGE, "number of elements",
+        lw__graph_bind_symbols(&k.g, names, (int64_t[]){4, 5}, 2, true));
+  FAILS(&k, LW_STATUS_USAGE, "outside",
+        lw__graph_bind_symbols(&k.g, names, (int64_t[]){2, 3}, 2, true));
   kit_close(&k);
 }
 
@@ -351,7 +375,8 @@ static void test_bind_too_large(void **state) {
   kit_close(&k);
 }
 
-/* Whatever a graph with symbols can be built from also stands after its symbols got numbers, all at once or in turn. */
+/* Whatever a graph with symbols can be built from also stands after its symbols got numbers, all at
+ * once or in turn. */
 static void test_bind_random_graphs(void **state) {
   (void)state;
   int bound = 0;

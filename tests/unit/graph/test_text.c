@@ -10,7 +10,8 @@ static void assert_round_trip(kit *k) {
   const char *first = kit_print(k, true);
   lw_status status = lw__graph_parse(lw__str_of(first), &again.diag, &again.g);
   if (status != LW_OK) {
-    fail_msg("%s: %s in\n%s", again.diag.messages.data[0].where, lw__diag_first_error(&again.diag), first);
+    fail_msg("%s: %s in\n%s", again.diag.messages.data[0].where, lw__diag_first_error(&again.diag),
+             first);
   }
   assert_string_equal(kit_print(&again, true), first);
   OK(&again, lw__graph_verify(&again.g, &again.diag));
@@ -70,7 +71,8 @@ static void test_every_op(void **state) {
       "%15 = reduce.sum f32[6, 3] %14 axes=[1, 2]\n"
       "%16 = permute f32[3, 6] %15 perm=[1, 0]\n"
       "%17 = dot f32[6, 6] %15, %16\n"
-      "%18 = conv f32[2, 4, (batch + 1)//2] %x, %w stride=[2] dilation=[1] pad_lo=[1] pad_hi=[1] group=2\n"
+      "%18 = conv f32[2, 4, (batch + 1)//2] %x, %w stride=[2] dilation=[1] pad_lo=[1] pad_hi=[1] "
+      "group=2\n"
       "%19 = gather f32[2] %17, %i select=[0, -1]\n"
       "%20 = map.cast bf16[2] %19  ; last\n"
       "%21 = input u8[]\n"
@@ -88,21 +90,25 @@ static void test_every_op(void **state) {
 
 static void test_free_form(void **state) {
   (void)state;
-  assert_reprints("; a comment\n\n  %x=input f32[2,3];here\r\n%\"a b\" = reshape f32[ 3 , 2]%x ; n\noutput y %\"a b\"",
-                  "%x = input f32[2, 3]  ; here\n%\"a b\" = reshape f32[3, 2] %x  ; n\noutput y %\"a b\"\n");
+  assert_reprints(
+      "; a comment\n\n  %x=input f32[2,3];here\r\n%\"a b\" = reshape f32[ 3 , 2]%x ; n\noutput y "
+      "%\"a b\"",
+      "%x = input f32[2, 3]  ; here\n%\"a b\" = reshape f32[3, 2] %x  ; n\noutput y %\"a b\"\n");
   assert_reprints("%7 = input f32[2*s - s + 0, (3*s)//3, s//1, min(s, s)]\n%8 = input f32[]",
                   "%0 = input f32[s, s, s, s]\n%1 = input f32[]\n"); /* %7 x: see below */
 }
 
 static void test_defaults(void **state) {
   (void)state;
-  assert_reprints("%x = input f32[1, 2, 8]\n%w = input f32[4, 2, 3]\n%y = conv f32[1, 4, 6] %x, %w\n"
-                  "%z = slice f32[1, 2, 4] %x\n%p = pad f32[1, 2, 9] %x\n%v = window f32[1, 2, 7, 2] %x axis=[2]\n",
-                  "%x = input f32[1, 2, 8]\n%w = input f32[4, 2, 3]\n"
-                  "%y = conv f32[1, 4, 6] %x, %w stride=[1] dilation=[1] pad_lo=[0] pad_hi=[0] group=1\n"
-                  "%z = slice f32[1, 2, 4] %x start=[0, 0, 0] step=[1, 1, 1]\n"
-                  "%p = pad f32[1, 2, 9] %x lo=[0, 0, 0] value=0\n"
-                  "%v = window f32[1, 2, 7, 2] %x axis=[2] stride=[1] dilation=[1]\n");
+  assert_reprints(
+      "%x = input f32[1, 2, 8]\n%w = input f32[4, 2, 3]\n%y = conv f32[1, 4, 6] %x, %w\n"
+      "%z = slice f32[1, 2, 4] %x\n%p = pad f32[1, 2, 9] %x\n%v = window f32[1, 2, 7, 2] %x "
+      "axis=[2]\n",
+      "%x = input f32[1, 2, 8]\n%w = input f32[4, 2, 3]\n"
+      "%y = conv f32[1, 4, 6] %x, %w stride=[1] dilation=[1] pad_lo=[0] pad_hi=[0] group=1\n"
+      "%z = slice f32[1, 2, 4] %x start=[0, 0, 0] step=[1, 1, 1]\n"
+      "%p = pad f32[1, 2, 9] %x lo=[0, 0, 0] value=0\n"
+      "%v = window f32[1, 2, 7, 2] %x axis=[2] stride=[1] dilation=[1]\n");
 }
 
 static void test_constants(void **state) {
@@ -127,8 +133,10 @@ static void test_fill(void **state) {
   kit k;
   kit_open(&k);
   lw__graph_deinit(&k.g);
-  OK(&k, lw__graph_parse(lw__str_of("%x = const f32[20, 30] fill(7)\n%y = const i32[100] fill(1)\noutput x %x\n"),
-                         &k.diag, &k.g));
+  OK(&k,
+     lw__graph_parse(
+         lw__str_of("%x = const f32[20, 30] fill(7)\n%y = const i32[100] fill(1)\noutput x %x\n"),
+         &k.diag, &k.g));
   const float *x = lw__node(&k.g, 0)->attr.constant.data;
   lw_rng rng;
   lw__rng_seed(&rng, 7);
@@ -139,7 +147,8 @@ static void test_fill(void **state) {
   assert_non_null(strstr(brief, "%x = const f32[20, 30] {...} hash="));
   kit again;
   kit_open(&again);
-  FAILS(&again, LW_STATUS_MODEL_INVALID, "left out", lw__graph_parse(lw__str_of(brief), &again.diag, &again.g));
+  FAILS(&again, LW_STATUS_MODEL_INVALID, "left out",
+        lw__graph_parse(lw__str_of(brief), &again.diag, &again.g));
   kit_close(&again);
   assert_round_trip(&k);
   kit_close(&k);
@@ -152,7 +161,8 @@ static void assert_refused(const char *text, const char *where, const char *what
   if (status == LW_OK) fail_msg("accepted: %s", text);
   if (diag.messages.count != 1) fail_msg("%u messages: %s", diag.messages.count, text);
   const lw_message *m = &diag.messages.data[0];
-  if (strcmp(m->where, where) != 0 || strstr(m->text, what) == NULL) fail_msg("%s: '%s' '%s'", text, m->where, m->text);
+  if (strcmp(m->where, where) != 0 || strstr(m->text, what) == NULL)
+    fail_msg("%s: '%s' '%s'", text, m->where, m->text);
   lw__diag_deinit(&diag);
 }
 
@@ -170,14 +180,20 @@ static void test_errors(void **state) {
   assert_refused("%x = input f32[1,1,1,1,1,1,1,1,1,1,1,1,1]", "line 1, column 40", "more than 12");
   assert_refused("%x = map.exp f32[2] %y", "line 1, column 23", "no such value");
   assert_refused("%x = input f32[2]\n%x = input f32[2]", "line 2, column 18", "second value");
-  assert_refused("%x = input f32[2]\n%y = map.exp f32[3] %x", "line 2, column 23", "the result is f32[2]");
-  assert_refused("%x = input f32[2]\n%y = map.exp f16[2] %x", "line 2, column 23", "the result is f32[2]");
+  assert_refused("%x = input f32[2]\n%y = map.exp f32[3] %x", "line 2, column 23",
+                 "the result is f32[2]");
+  assert_refused("%x = input f32[2]\n%y = map.exp f16[2] %x", "line 2, column 23",
+                 "the result is f32[2]");
   assert_refused("%x = input f32[2]\n%y = map.not f32[2] %x", "line 2", "not defined for f32");
-  assert_refused("%x = input f32[2]\n%y = map.exp f32[2] %x axis=1", "line 2, column 28", "no attribute 'axis'");
+  assert_refused("%x = input f32[2]\n%y = map.exp f32[2] %x axis=1", "line 2, column 28",
+                 "no attribute 'axis'");
   assert_refused("%x = input f32[2]\n%y = permute f32[2] %x", "line 2, column 23", "needs 'perm'");
-  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[0] perm=[0]", "line 2, column 37", "twice");
-  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[0, 1]", "line 2, column 35", "lists of 2");
-  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[300]", "line 2, column 33", "no number");
+  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[0] perm=[0]", "line 2, column 37",
+                 "twice");
+  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[0, 1]", "line 2, column 35",
+                 "lists of 2");
+  assert_refused("%x = input f32[2]\n%y = permute f32[2] %x perm=[300]", "line 2, column 33",
+                 "no number");
   assert_refused("%x = input f32[2] order=[1]", "line 1, column 28", "no permutation");
   assert_refused("%x = const f32[2] {1}", "line 1", "4 bytes of data");
   assert_refused("%x = const f32[1] {1e}", "line 1, column 22", "no number");
@@ -192,7 +208,8 @@ static void test_errors(void **state) {
   assert_refused("%\"x\\y\" = input f32[]", "line 1, column 6", "bad escape");
   assert_refused("output y %x", "line 1, column 12", "no such value");
   assert_refused("%x = input f32[] extra", "line 1, column 23", "no attribute 'extra'");
-  assert_refused("%x = input f32[(((((((((((((((((((((((((((((((((((((((((((((((((1", "line 1, column 56", "too deep");
+  assert_refused("%x = input f32[(((((((((((((((((((((((((((((((((((((((((((((((((1",
+                 "line 1, column 56", "too deep");
 }
 
 /* Damaged texts are refused or read, never worse. */
@@ -212,8 +229,9 @@ static void test_damaged_text(void **state) {
     lw__text_add_n(&damaged, text, (size_t)lw__rng_range(&rng, 1, (int64_t)length));
     for (int n = 0; n < 3; n++) {
       size_t at = (size_t)lw__rng_range(&rng, 0, (int64_t)damaged.len);
-      damaged.data[at] = (char)lw__rng_range(&rng, 0, 3) == 0 ? (char)lw__rng_u64(&rng)
-                                                             : text[lw__rng_range(&rng, 0, (int64_t)length)];
+      damaged.data[at] = (char)lw__rng_range(&rng, 0, 3) == 0
+                             ? (char)lw__rng_u64(&rng)
+                             : text[lw__rng_range(&rng, 0, (int64_t)length)];
     }
     lw_graph g;
     lw_diag diag = {0};
@@ -227,7 +245,8 @@ static void test_damaged_text(void **state) {
   kit_close(&k);
 }
 
-/* Names that nobody can write plainly survive; of two equal ones the second gives way to a number. */
+/* Names that nobody can write plainly survive; of two equal ones the second gives way to a number.
+ */
 static void test_names(void **state) {
   (void)state;
   kit k;
@@ -238,10 +257,11 @@ static void test_names(void **state) {
     lw_value_id v = LW_NONE;
     OK(&k, lw__graph_input(&k.g, LW_DTYPE_F32, &shape, names[i], &v));
   }
-  assert_string_equal(kit_print(&k, true),
-                      "%0 = input f32[2]\n%\"3\" = input f32[2]\n%\"a b\" = input f32[2]\n"
-                      "%\"x\\\"\\\\\\x0a\" = input f32[2]\n%\"min\" = input f32[2]\n%x = input f32[2]\n"
-                      "%6 = input f32[2]\n%\"\xc3\xa9\" = input f32[2]\n");
+  assert_string_equal(
+      kit_print(&k, true),
+      "%0 = input f32[2]\n%\"3\" = input f32[2]\n%\"a b\" = input f32[2]\n"
+      "%\"x\\\"\\\\\\x0a\" = input f32[2]\n%\"min\" = input f32[2]\n%x = input f32[2]\n"
+      "%6 = input f32[2]\n%\"\xc3\xa9\" = input f32[2]\n");
   assert_round_trip(&k);
   kit_close(&k);
 }
@@ -259,7 +279,8 @@ static void test_input_order(void **state) {
 
 static void test_no_memory(void **state) {
   (void)state;
-  const char *text = "%x = input f32[s, 2] ; n\n%y = reshape f32[2*s] %x\n%c = const f32[2] {1, 2}\noutput y %y\n";
+  const char *text =
+      "%x = input f32[s, 2] ; n\n%y = reshape f32[2*s] %x\n%c = const f32[2] {1, 2}\noutput y %y\n";
   bool done = false;
   for (uint64_t n = 1; !done; n++) {
     lw_graph g;
@@ -279,10 +300,17 @@ static void test_no_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random_round_trip), cmocka_unit_test(test_every_op), cmocka_unit_test(test_free_form),
-      cmocka_unit_test(test_defaults),          cmocka_unit_test(test_constants), cmocka_unit_test(test_fill),
-      cmocka_unit_test(test_errors),            cmocka_unit_test(test_damaged_text), cmocka_unit_test(test_names),
-      cmocka_unit_test(test_input_order),       cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_random_round_trip),
+      cmocka_unit_test(test_every_op),
+      cmocka_unit_test(test_free_form),
+      cmocka_unit_test(test_defaults),
+      cmocka_unit_test(test_constants),
+      cmocka_unit_test(test_fill),
+      cmocka_unit_test(test_errors),
+      cmocka_unit_test(test_damaged_text),
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_input_order),
+      cmocka_unit_test(test_no_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
