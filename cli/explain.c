@@ -13,7 +13,7 @@ static const cli_option explain_options[] = {
     {"source", NULL, NULL, "print the source of every generated kernel", NULL, 0},
     {"dump", "after:STEP", NULL,
      "print the state after a step: import, bind, passes,\n"
-     "passes.NAME, fuse, lower, emit, build, sched; may be repeated",
+     "passes.NAME, fuse, lower, emit, sched; may be repeated",
      NULL, 0},
     {"run-device", NULL, NULL, "open the device as well (by default it only compiles)", NULL, 0},
     {NULL, NULL, NULL, NULL, NULL, 0}};

@@ -26,7 +26,7 @@ void lw__model_retain(lw_model *model) { atomic_fetch_add(&model->refs, 1); }
 static void model_free(lw_model *model) {
   if (model->program != NULL) lw__rt_program_release(model->program);
   if (model->rt_device != NULL) lw__rt_device_release(model->rt_device);
-  if (model->has_compiled) lw__compiled_deinit(&model->compiled);
+  if (model->compiling) lw__compiled_deinit(&model->compiled);
   if (model->has_graph) lw__graph_deinit(&model->graph);
   lw_vec_free(&model->dumps);
   lw__text_deinit(&model->explain);
@@ -86,12 +86,18 @@ static bool dump_wanted(const lw_options *options, const char *step) {
   return false;
 }
 
+/* Of a step that comes by several times the last state is kept, but "import" is the file's. */
 static void model_dump(void *user, const char *step, const char *text) {
   lw_model *model = ((model_dumper *)user)->model;
   lw_dump_entry entry;
   if (!dump_wanted(((model_dumper *)user)->options, step)) return;
   if (lw__arena_strndup(&model->arena, step, strlen(step), &entry.step) != LW_OK) return;
   if (lw__arena_strndup(&model->arena, text, strlen(text), &entry.text) != LW_OK) return;
+  for (uint32_t i = 0; i < model->dumps.count; i++) {
+    if (strcmp(model->dumps.data[i].step, step) != 0) continue;
+    if (strcmp(step, "import") != 0) model->dumps.data[i] = entry;
+    return;
+  }
   if (lw_vec_push(&model->dumps, entry) != LW_OK) return; /* found missing when asked for */
 }
 
@@ -219,7 +225,7 @@ static lw_status model_check_dumps(lw_model *model, const lw_options *options) {
     if (lw_model_dump(model, step, &text) == LW_OK) continue;
     return lw__fail(&model->diag, LW_STATUS_USAGE, "option dump",
                     "there is no step '%s'; there are import, bind, passes, passes.NAME, fuse, "
-                    "lower, emit, build and sched",
+                    "lower, emit and sched",
                     step);
   }
   return LW_OK;
@@ -233,6 +239,7 @@ static lw_status model_build(lw_model *model, const lw_options *options) {
   LW_TRY(lw__cache_open(options->cache_folder, &model->diag, &cache));
   model_dumper dumper = {model, options};
   lw_compile_options compile = model_compile_options(model, options, cache, &dumper);
+  model->compiling = true;
   lw_status status = lw__compile(&model->graph, &compile, true, &model->diag, &model->compiled);
   lw__cache_close(cache);
   if (status != LW_OK) return status;

@@ -28,7 +28,9 @@ struct lw_model {
   const char *target;        /* "cpu", "cuda:sm_90a" */
   lw_graph graph;            /* as imported, symbols bound; |compiled| borrows its constants */
   lw_compiled compiled;
-  bool has_graph, has_compiled;
+  bool has_graph;
+  bool compiling;    /* |compiled| holds something, complete or not */
+  bool has_compiled; /* it is complete */
   lw_rt_device *rt_device; /* NULL when compiled only */
   lw_rt_program *program;
   bool channels_last;
