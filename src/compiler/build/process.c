@@ -35,7 +35,8 @@ bool lw__process_find(const char *name, const char *path, lw_text *out_path) {
     if (path[0] == '/') {
       lw__text_clear(out_path);
       lw__text_add(out_path, "%.*s/%s", (int)length, path, name);
-      if (out_path->status == LW_OK && process_is_program(lw__text_str(out_path))) return true;
+      if (out_path->status != LW_OK) return false;
+      if (process_is_program(out_path->data)) return true;
     }
     path += length;
     if (*path == ':') path++;

@@ -228,7 +228,7 @@ static void test_without_memory(void **state) {
     if (status == LW_OK) break;
     assert_int_equal(status, LW_STATUS_OUT_OF_MEMORY);
   }
-  assert_true(n > 5);
+  assert_true(n > 8);
 }
 
 int main(void) {
