@@ -11,8 +11,6 @@ typedef struct binding {
   lw_shape *old;   /* per value */
 } binding;
 
-static const char *where_of(const lw_graph *g) { return g->where != NULL ? g->where : ""; }
-
 static uint32_t find_symbol(const binding *b, const char *name) {
   for (uint32_t i = 0; i < b->count; i++) {
     const lw_extent_node *n = &b->g->extents.nodes.data[i];
@@ -30,13 +28,13 @@ static lw_status set_numbers(binding *b, const char *const *names, const int64_t
     if (id == LW_NONE) continue;
     const lw_extent_node *n = &b->g->extents.nodes.data[id];
     if (values[i] < n->lo || values[i] > n->hi || values[i] % n->divisor != 0) {
-      return lw__fail(b->g->diag, LW_STATUS_USAGE, where_of(b->g),
+      return lw__fail(b->g->diag, LW_STATUS_USAGE, lw__graph_where(b->g),
                       "'%s' cannot be %lld: it must be a multiple of %lld from %lld to %lld",
                       names[i], (long long)values[i], (long long)n->divisor, (long long)n->lo,
                       (long long)n->hi);
     }
     if (b->number[id] >= 0 && b->number[id] != values[i]) {
-      return lw__fail(b->g->diag, LW_STATUS_USAGE, where_of(b->g), "two numbers for '%s'",
+      return lw__fail(b->g->diag, LW_STATUS_USAGE, lw__graph_where(b->g), "two numbers for '%s'",
                       names[i]);
     }
     b->number[id] = values[i];
@@ -48,7 +46,7 @@ static lw_status refuse_dim(const binding *b, lw_value_id v, uint32_t d, lw_exte
   lw_text text = {0};
   const lw_value *value = lw__value(b->g, v);
   lw__extent_print(b->g, was, &text);
-  lw_status status = lw__fail(b->g->diag, LW_STATUS_USAGE, where_of(b->g),
+  lw_status status = lw__fail(b->g->diag, LW_STATUS_USAGE, lw__graph_where(b->g),
                               "with these numbers dimension %u (%s) of value %u '%s' is impossible",
                               d, lw__text_str(&text), v, value->name != NULL ? value->name : "");
   lw__text_deinit(&text);
@@ -88,7 +86,8 @@ static lw_status check_nodes(const binding *b) {
     bool same = status == LW_OK && lw__shape_eq(g, &shape, &v->shape);
     if (status == LW_STATUS_OUT_OF_MEMORY || same) continue;
     status = lw__fail(
-        diag, LW_STATUS_USAGE, where_of(g), "with these numbers node %u '%s' is impossible: %s", n,
+        diag, LW_STATUS_USAGE, lw__graph_where(g),
+        "with these numbers node %u '%s' is impossible: %s", n,
         node->name != NULL ? node->name : "",
         status != LW_OK ? lw__diag_first_error(&why) : "its result would have another shape");
   }
@@ -111,7 +110,7 @@ static lw_status check_all_bound(const binding *b) {
   }
   lw_status status = symbols.status;
   if (status == LW_OK && symbols.len > 0) {
-    status = lw__fail(g->diag, LW_STATUS_USAGE, where_of(g), "numbers are needed for %s",
+    status = lw__fail(g->diag, LW_STATUS_USAGE, lw__graph_where(g), "numbers are needed for %s",
                       lw__text_str(&symbols));
   }
   lw__text_deinit(&symbols);

@@ -23,16 +23,14 @@ void lw__graph_deinit(lw_graph *graph) {
   lw__arena_deinit(&graph->arena);
 }
 
-static const char *where_of(const lw_graph *g) { return g->where != NULL ? g->where : ""; }
-
-static lw_status require_value(const lw_graph *g, lw_value_id v) {
+lw_status lw__graph_require_value(const lw_graph *g, lw_value_id v) {
   if (v < g->values.count) return LW_OK;
-  return lw__fail(g->diag, LW_STATUS_INTERNAL, where_of(g), "there is no value %u", v);
+  return lw__fail(g->diag, LW_STATUS_INTERNAL, lw__graph_where(g), "there is no value %u", v);
 }
 
-static lw_status require_rank(const lw_graph *g, uint32_t rank) {
+static lw_status require_max_rank(const lw_graph *g, uint32_t rank) {
   if (rank <= LW_MAX_RANK) return LW_OK;
-  return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, where_of(g),
+  return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, lw__graph_where(g),
                   "%u dimensions, more than the %d that are supported", rank, LW_MAX_RANK);
 }
 
@@ -148,7 +146,7 @@ lw_status lw__graph_map(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_value_i
   lw_attr attr = {.fn = fn};
   lw_shape shape = {0};
   if ((unsigned)fn >= LW_FN_COUNT || fn == LW_FN_CAST) {
-    return lw__fail(g->diag, LW_STATUS_INTERNAL, where_of(g),
+    return lw__fail(g->diag, LW_STATUS_INTERNAL, lw__graph_where(g),
                     "map of no function; casts have their own constructor");
   }
   return lw__graph_append(g, LW_OP_MAP, &attr, in, lw__fn_info[fn].arity, LW_DTYPE_NONE, &shape,
@@ -158,7 +156,7 @@ lw_status lw__graph_map(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_value_i
 lw_status lw__graph_cast(lw_graph *g, lw_value_id in, lw_dtype to, lw_value_id *out) {
   lw_attr attr = {.fn = LW_FN_CAST};
   lw_shape shape = {0};
-  LW_TRY(require_value(g, in));
+  LW_TRY(lw__graph_require_value(g, in));
   if (lw__value(g, in)->dtype == to) {
     *out = in;
     return LW_OK;
@@ -177,7 +175,7 @@ static lw_status broadcast_dim(lw_graph *g, lw_extent a, lw_extent b, lw_extent 
   lw__extent_list_symbols(g, a, NULL, &symbols);
   lw__extent_list_symbols(g, b, NULL, &symbols);
   lw_status status = differ ? LW_STATUS_MODEL_INVALID : LW_STATUS_UNSUPPORTED;
-  lw__fail(g->diag, status, where_of(g), "dimensions %s and %s do not broadcast%s%s",
+  lw__fail(g->diag, status, lw__graph_where(g), "dimensions %s and %s do not broadcast%s%s",
            lw__text_str(&left), lw__text_str(&right),
            differ ? "" : " as far as is known; needs numbers for ", lw__text_str(&symbols));
   lw__text_deinit(&left);
@@ -204,7 +202,7 @@ lw_status lw__graph_map_bc(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_valu
   uint32_t arity = (unsigned)fn < LW_FN_COUNT ? lw__fn_info[fn].arity : 0;
   for (uint32_t i = 0; i < arity; i++) {
     wide[i] = in[i]; /* |in| may lie in the graph's own array */
-    LW_TRY(require_value(g, wide[i]));
+    LW_TRY(lw__graph_require_value(g, wide[i]));
     LW_TRY(broadcast_shape(g, &lw__value(g, wide[i])->shape, &common));
   }
   for (uint32_t i = 0; i < arity; i++) LW_TRY(lw__graph_broadcast(g, wide[i], &common, &wide[i]));
@@ -216,8 +214,8 @@ lw_status lw__graph_map_bc(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_valu
 
 lw_status lw__graph_reshape(lw_graph *g, lw_value_id in, const lw_shape *shape, lw_value_id *out) {
   lw_attr attr = {0};
-  LW_TRY(require_value(g, in));
-  LW_TRY(require_rank(g, shape->rank));
+  LW_TRY(lw__graph_require_value(g, in));
+  LW_TRY(require_max_rank(g, shape->rank));
   if (lw__shape_eq(g, &lw__value(g, in)->shape, shape)) {
     *out = in;
     return LW_OK;
@@ -231,7 +229,7 @@ lw_status lw__graph_reshape(lw_graph *g, lw_value_id in, const lw_shape *shape, 
 }
 
 lw_status lw__graph_permute(lw_graph *g, lw_value_id in, const uint8_t *perm, lw_value_id *out) {
-  LW_TRY(require_value(g, in));
+  LW_TRY(lw__graph_require_value(g, in));
   uint32_t rank = lw__value(g, in)->shape.rank;
   lw_attr attr = {0};
   lw_shape shape = {0};
@@ -254,8 +252,8 @@ lw_status lw__graph_permute(lw_graph *g, lw_value_id in, const uint8_t *perm, lw
 
 lw_status lw__graph_expand(lw_graph *g, lw_value_id in, const lw_shape *shape, lw_value_id *out) {
   lw_attr attr = {0};
-  LW_TRY(require_value(g, in));
-  LW_TRY(require_rank(g, shape->rank));
+  LW_TRY(lw__graph_require_value(g, in));
+  LW_TRY(require_max_rank(g, shape->rank));
   if (lw__shape_eq(g, &lw__value(g, in)->shape, shape)) {
     *out = in;
     return LW_OK;
@@ -266,11 +264,11 @@ lw_status lw__graph_expand(lw_graph *g, lw_value_id in, const lw_shape *shape, l
 lw_status lw__graph_broadcast(lw_graph *g, lw_value_id in, const lw_shape *shape,
                               lw_value_id *out) {
   lw_shape target = *shape, narrow = {.rank = shape->rank};
-  LW_TRY(require_value(g, in));
-  LW_TRY(require_rank(g, target.rank));
+  LW_TRY(lw__graph_require_value(g, in));
+  LW_TRY(require_max_rank(g, target.rank));
   const lw_shape *from = &lw__value(g, in)->shape;
   if (from->rank > target.rank) {
-    return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, where_of(g),
+    return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, lw__graph_where(g),
                     "broadcast of %u dimensions to %u", from->rank, target.rank);
   }
   for (uint32_t d = 0; d < target.rank; d++) {
@@ -283,7 +281,7 @@ lw_status lw__graph_broadcast(lw_graph *g, lw_value_id in, const lw_shape *shape
 
 lw_status lw__graph_slice(lw_graph *g, lw_value_id in, const int64_t *start, const int64_t *step,
                           const lw_extent *count, lw_value_id *out) {
-  LW_TRY(require_value(g, in));
+  LW_TRY(lw__graph_require_value(g, in));
   const lw_shape *from = &lw__value(g, in)->shape;
   lw_attr attr = {0};
   lw_shape shape = {.rank = from->rank};
@@ -305,14 +303,14 @@ lw_status lw__graph_slice(lw_graph *g, lw_value_id in, const int64_t *start, con
 
 lw_status lw__graph_pad(lw_graph *g, lw_value_id in, const int64_t *lo, const int64_t *hi,
                         lw_scalar value, lw_value_id *out) {
-  LW_TRY(require_value(g, in));
+  LW_TRY(lw__graph_require_value(g, in));
   lw_attr attr = {.pad = {.value = value}};
   lw_shape shape = lw__value(g, in)->shape;
   bool nothing = true;
   for (uint32_t d = 0; d < shape.rank; d++) {
     int64_t both = 0;
     if (lo[d] < 0 || hi[d] < 0 || !lw__add_i64(lo[d], hi[d], &both)) {
-      return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, where_of(g),
+      return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, lw__graph_where(g),
                       "pad: %lld and %lld elements in dimension %u", (long long)lo[d],
                       (long long)hi[d], d);
     }
@@ -330,7 +328,7 @@ lw_status lw__graph_pad(lw_graph *g, lw_value_id in, const int64_t *lo, const in
 lw_status lw__graph_window(lw_graph *g, lw_value_id in, uint32_t count, const uint8_t *axis,
                            const int64_t *size, const int64_t *stride, const int64_t *dilation,
                            lw_value_id *out) {
-  LW_TRY(require_value(g, in));
+  LW_TRY(lw__graph_require_value(g, in));
   lw_attr attr = {.window = {.count = count}};
   lw_shape shape = lw__value(g, in)->shape;
   if (count == 0) {
@@ -338,12 +336,13 @@ lw_status lw__graph_window(lw_graph *g, lw_value_id in, uint32_t count, const ui
     return LW_OK;
   }
   if (count > LW_ARRAY_COUNT(attr.window.axis)) {
-    return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, where_of(g), "window: over %u axes", count);
+    return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, lw__graph_where(g), "window: over %u axes",
+                    count);
   }
-  LW_TRY(require_rank(g, shape.rank + count));
+  LW_TRY(require_max_rank(g, shape.rank + count));
   for (uint32_t i = 0; i < count; i++) {
     if (size[i] < 0) {
-      return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, where_of(g), "window: %lld taps",
+      return lw__fail(g->diag, LW_STATUS_MODEL_INVALID, lw__graph_where(g), "window: %lld taps",
                       (long long)size[i]);
     }
     attr.window.axis[i] = axis[i];
@@ -403,9 +402,9 @@ lw_status lw__graph_gather(lw_graph *g, lw_value_id data, const lw_value_id *ind
                            lw_value_id *out) {
   lw_value_id in[16];
   lw_attr attr = {0};
-  LW_TRY(require_value(g, data));
+  LW_TRY(lw__graph_require_value(g, data));
   if (index_count + 1 > lw__op_info[LW_OP_GATHER].max_operands) {
-    return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, where_of(g), "gather: %u index tensors",
+    return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, lw__graph_where(g), "gather: %u index tensors",
                     index_count);
   }
   in[0] = data;
@@ -416,7 +415,7 @@ lw_status lw__graph_gather(lw_graph *g, lw_value_id data, const lw_value_id *ind
 
 lw_status lw__graph_output(lw_graph *g, lw_value_id value, const char *name) {
   const char *copy = NULL;
-  LW_TRY(require_value(g, value));
+  LW_TRY(lw__graph_require_value(g, value));
   LW_TRY(lw__arena_strndup(&g->arena, name != NULL ? name : "", name != NULL ? strlen(name) : 0,
                            &copy));
   LW_TRY(lw_vec_reserve(&g->outputs, 1));

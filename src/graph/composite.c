@@ -1,7 +1,7 @@
 /* composite.c: operators that are built from others, each in the one spelling that the passes know
  * and that networks spelled by hand are turned into. Reductions put the reduced dims back as ones
  * right away, as exporters do. */
-#include "graph/graph.h"
+#include "graph/infer.h"
 
 /* The type in which |dtype| is computed. */
 static lw_dtype compute_type(lw_dtype dtype) {
@@ -13,16 +13,11 @@ static lw_status map2(lw_graph *g, lw_fn fn, lw_value_id a, lw_value_id b, lw_va
 }
 
 /* |fn| of |a| and a constant of its type. */
-static lw_status map_number(lw_graph *g, lw_fn fn, lw_value_id a, double number, lw_value_id *out) {
+static lw_status map_with_number(lw_graph *g, lw_fn fn, lw_value_id a, double number,
+                                 lw_value_id *out) {
   lw_value_id constant = LW_NONE;
   LW_TRY(lw__graph_scalar(g, lw__value(g, a)->dtype, number, &constant));
   return map2(g, fn, a, constant, out);
-}
-
-static lw_status require_value(const lw_graph *g, lw_value_id x) {
-  if (x < g->values.count) return LW_OK;
-  return lw__fail(g->diag, LW_STATUS_INTERNAL, g->where != NULL ? g->where : "",
-                  "there is no value %u", x);
 }
 
 /* |x| with ones put in where |axes| of |whole| were reduced away. */
@@ -53,7 +48,7 @@ static lw_status reduced_count(lw_graph *g, const lw_shape *shape, uint32_t axes
   *out = lw__shape_numel(&reduced);
   if (*out >= 0) return LW_OK;
   lw__shape_print(g, &reduced, &text);
-  lw__fail(g->diag, LW_STATUS_UNSUPPORTED, g->where != NULL ? g->where : "",
+  lw__fail(g->diag, LW_STATUS_UNSUPPORTED, lw__graph_where(g),
            "a mean over %s needs numbers for the symbols in there", lw__text_str(&text));
   lw__text_deinit(&text);
   return LW_STATUS_UNSUPPORTED;
@@ -66,12 +61,12 @@ static lw_status mean_keep(lw_graph *g, lw_value_id x, uint32_t axes, lw_value_i
   lw_shape whole = lw__value(g, x)->shape;
   LW_TRY(reduced_count(g, &whole, axes, &count));
   LW_TRY(lw__graph_reduce(g, LW_RED_SUM, x, axes, &sum));
-  LW_TRY(map_number(g, LW_FN_DIV, sum, (double)count, &mean));
+  LW_TRY(map_with_number(g, LW_FN_DIV, sum, (double)count, &mean));
   return keep_dims(g, mean, &whole, axes, out);
 }
 
 lw_status lw__graph_mean(lw_graph *g, lw_value_id x, uint32_t axes, bool keep, lw_value_id *out) {
-  LW_TRY(require_value(g, x));
+  LW_TRY(lw__graph_require_value(g, x));
   lw_dtype dtype = lw__value(g, x)->dtype;
   lw_shape whole = lw__value(g, x)->shape, dropped = {0};
   LW_TRY(lw__graph_cast(g, x, compute_type(dtype), &x));
@@ -85,7 +80,7 @@ lw_status lw__graph_mean(lw_graph *g, lw_value_id x, uint32_t axes, bool keep, l
 }
 
 lw_status lw__graph_softmax(lw_graph *g, lw_value_id x, uint32_t axes, bool log, lw_value_id *out) {
-  LW_TRY(require_value(g, x));
+  LW_TRY(lw__graph_require_value(g, x));
   lw_dtype dtype = lw__value(g, x)->dtype;
   lw_value_id max = LW_NONE, centred = LW_NONE, e = LW_NONE, sum = LW_NONE, result = LW_NONE;
   LW_TRY(lw__graph_cast(g, x, compute_type(dtype), &x));
@@ -107,7 +102,7 @@ static lw_status apply_optional(lw_graph *g, lw_fn fn, lw_value_id x, lw_value_i
                                 lw_value_id *out) {
   *out = x;
   if (operand == LW_NONE) return LW_OK;
-  LW_TRY(require_value(g, operand));
+  LW_TRY(lw__graph_require_value(g, operand));
   LW_TRY(lw__graph_cast(g, operand, lw__value(g, x)->dtype, &operand));
   lw_shape shape = lw__value(g, x)->shape;
   LW_TRY(lw__graph_broadcast(g, operand, &shape, &operand)); /* to x: the result keeps x's shape */
@@ -117,7 +112,7 @@ static lw_status apply_optional(lw_graph *g, lw_fn fn, lw_value_id x, lw_value_i
 lw_status lw__graph_layer_norm(lw_graph *g, lw_value_id x, uint32_t axes, double epsilon,
                                lw_value_id scale, lw_value_id bias, lw_value_id *out,
                                lw_value_id *out_mean, lw_value_id *out_rstd) {
-  LW_TRY(require_value(g, x));
+  LW_TRY(lw__graph_require_value(g, x));
   lw_dtype dtype = lw__value(g, x)->dtype;
   lw_value_id mean = LW_NONE, centred = LW_NONE, square = LW_NONE, variance = LW_NONE,
               rstd = LW_NONE;
@@ -126,7 +121,7 @@ lw_status lw__graph_layer_norm(lw_graph *g, lw_value_id x, uint32_t axes, double
   LW_TRY(map2(g, LW_FN_SUB, x, mean, &centred));
   LW_TRY(map2(g, LW_FN_MUL, centred, centred, &square));
   LW_TRY(mean_keep(g, square, axes, &variance));
-  LW_TRY(map_number(g, LW_FN_ADD, variance, epsilon, &variance));
+  LW_TRY(map_with_number(g, LW_FN_ADD, variance, epsilon, &variance));
   LW_TRY(lw__graph_map(g, LW_FN_RSQRT, &variance, &rstd));
   LW_TRY(map2(g, LW_FN_MUL, centred, rstd, &x));
   LW_TRY(apply_optional(g, LW_FN_MUL, x, scale, &x));
@@ -141,29 +136,29 @@ static lw_status gelu_tanh_argument(lw_graph *g, lw_value_id x, lw_value_id *out
   lw_value_id cube = LW_NONE;
   LW_TRY(map2(g, LW_FN_MUL, x, x, &cube));
   LW_TRY(map2(g, LW_FN_MUL, cube, x, &cube));
-  LW_TRY(map_number(g, LW_FN_MUL, cube, 0.044715, &cube));
+  LW_TRY(map_with_number(g, LW_FN_MUL, cube, 0.044715, &cube));
   LW_TRY(map2(g, LW_FN_ADD, x, cube, &cube));
-  return map_number(g, LW_FN_MUL, cube, 0.79788456080286535588, out);
+  return map_with_number(g, LW_FN_MUL, cube, 0.79788456080286535588, out);
 }
 
 lw_status lw__graph_gelu(lw_graph *g, lw_value_id x, bool tanh_form, lw_value_id *out) {
-  LW_TRY(require_value(g, x));
+  LW_TRY(lw__graph_require_value(g, x));
   lw_dtype dtype = lw__value(g, x)->dtype;
   lw_value_id half = LW_NONE, bell = LW_NONE;
   LW_TRY(lw__graph_cast(g, x, compute_type(dtype), &x));
-  LW_TRY(map_number(g, LW_FN_MUL, x, 0.5, &half));
+  LW_TRY(map_with_number(g, LW_FN_MUL, x, 0.5, &half));
   if (tanh_form) {
     LW_TRY(gelu_tanh_argument(g, x, &bell));
   } else {
-    LW_TRY(map_number(g, LW_FN_MUL, x, 0.70710678118654752440, &bell)); /* sqrt(1/2) */
+    LW_TRY(map_with_number(g, LW_FN_MUL, x, 0.70710678118654752440, &bell)); /* sqrt(1/2) */
   }
   LW_TRY(lw__graph_map(g, tanh_form ? LW_FN_TANH : LW_FN_ERF, &bell, &bell));
-  LW_TRY(map_number(g, LW_FN_ADD, bell, 1, &bell));
+  LW_TRY(map_with_number(g, LW_FN_ADD, bell, 1, &bell));
   LW_TRY(map2(g, LW_FN_MUL, half, bell, &x));
   return lw__graph_cast(g, x, dtype, out);
 }
 
 lw_status lw__graph_relu(lw_graph *g, lw_value_id x, lw_value_id *out) {
-  LW_TRY(require_value(g, x));
-  return map_number(g, LW_FN_MAX, x, 0, out);
+  LW_TRY(lw__graph_require_value(g, x));
+  return map_with_number(g, LW_FN_MAX, x, 0, out);
 }

@@ -126,7 +126,7 @@ static interval interval_floordiv(interval a, interval b) {
                                           floor_div_end(a.hi, lo), floor_div_end(a.hi, hi)});
 }
 
-static interval range_of(const lw_extent_table *t, lw_xval x) {
+static interval range_of_xval(const lw_extent_table *t, lw_xval x) {
   if (x.literal) return (interval){clamp_end(x.v), clamp_end(x.v)};
   return (interval){entry(t, id_of(x))->lo, entry(t, id_of(x))->hi};
 }
@@ -202,7 +202,7 @@ static int64_t divisor_of_terms(const lw_extent_table *t, const poly *p) {
 /* ---- polynomials
  * ---------------------------------------------------------------------------------------------*/
 
-static int64_t constant_of(const poly *p) {
+static int64_t poly_constant(const poly *p) {
   return p->count > 0 && p->term[p->count - 1].degree == 0 ? p->term[p->count - 1].coef : 0;
 }
 static bool is_constant(const poly *p) { return p->count == 0 || p->term[0].degree == 0; }
@@ -350,7 +350,7 @@ static lw_status grow_index(lw_extent_table *t) {
   return LW_OK;
 }
 
-static lw_status intern(lw_extent_table *t, const lw_extent_node *n, uint32_t *out_id) {
+static lw_status intern_entry(lw_extent_table *t, const lw_extent_node *n, uint32_t *out_id) {
   if (t->nodes.count * 2 >= t->index_size) LW_TRY(grow_index(t));
   uint32_t *slot = find_slot(t, n);
   if (*slot == LW_NONE) {
@@ -371,17 +371,17 @@ static lw_status make_entry(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, 
       .op = op, .a = a.v, .b = b.v, .a_is_literal = a.literal, .b_is_literal = b.literal};
   n.size = size_of(t, a) + size_of(t, b) + 1;
   if (n.size > EXPR_SIZE) return LW_STATUS_UNSUPPORTED;
-  interval range = range_of_result(op, range_of(t, a), range_of(t, b));
+  interval range = range_of_result(op, range_of_xval(t, a), range_of_xval(t, b));
   n.lo = range.lo;
   n.hi = range.hi;
   n.divisor = lw__max_i64(divisor_of_result(op, divisor_of(t, a), divisor_of(t, b), b.literal), 1);
   uint32_t id = 0;
-  LW_TRY(intern(t, &n, &id));
+  LW_TRY(intern_entry(t, &n, &id));
   *out = (lw_xval){false, false, ~(int64_t)id};
   return LW_OK;
 }
 
-static lw_status build_term(lw_graph *g, const poly_term *term, lw_xval *out) {
+static lw_status build_poly_term(lw_graph *g, const poly_term *term, lw_xval *out) {
   if (term->degree == 0) {
     *out = lw__xval_literal(term->coef);
     return LW_OK;
@@ -402,17 +402,17 @@ static lw_status poly_build(lw_graph *g, const poly *p, lw_xval *out) {
     return LW_OK;
   }
   lw_xval sum = {0};
-  LW_TRY(build_term(g, &p->term[0], &sum));
+  LW_TRY(build_poly_term(g, &p->term[0], &sum));
   for (uint32_t i = 1; i < p->count; i++) {
     lw_xval term = {0};
-    LW_TRY(build_term(g, &p->term[i], &term));
+    LW_TRY(build_poly_term(g, &p->term[i], &term));
     LW_TRY(make_entry(g, LW_EXTENT_ADD, sum, term, &sum));
   }
   *out = sum;
   return LW_OK;
 }
 
-static lw_status combine(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out);
+static lw_status combine_xvals(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out);
 
 /* ---- division
  * ------------------------------------------------------------------------------------------------*/
@@ -458,7 +458,7 @@ static lw_status add_floordiv_of_rest(lw_graph *g, poly *rest, int64_t b, poly *
   b /= common;
   interval range = range_of_poly(t, rest);
   if (is_constant(rest) || (range.lo >= 0 && range.hi < b)) {
-    poly_add_constant(t, quotient, is_constant(rest) ? constant_of(rest) / b : 0);
+    poly_add_constant(t, quotient, is_constant(rest) ? poly_constant(rest) / b : 0);
     return LW_OK;
   }
   if (b == 1) {
@@ -470,11 +470,11 @@ static lw_status add_floordiv_of_rest(lw_graph *g, poly *rest, int64_t b, poly *
   int64_t shift = 0, product = 0;
   poly partial = {0};
   if (inner != NULL && lw__mul_i64(inner->b, b, &product) &&
-      lw__mul_i64(constant_of(rest), inner->b, &shift)) {
+      lw__mul_i64(poly_constant(rest), inner->b, &shift)) {
     /* (x / k + c) / b = (x + c*k) / (k*b) */
     lw_xval x = operand_a(inner);
-    LW_TRY(combine(g, LW_EXTENT_ADD, x, lw__xval_literal(shift), &dividend));
-    LW_TRY(combine(g, LW_EXTENT_FLOORDIV, dividend, lw__xval_literal(product), &result));
+    LW_TRY(combine_xvals(g, LW_EXTENT_ADD, x, lw__xval_literal(shift), &dividend));
+    LW_TRY(combine_xvals(g, LW_EXTENT_FLOORDIV, dividend, lw__xval_literal(product), &result));
   } else {
     LW_TRY(poly_build(g, rest, &dividend));
     LW_TRY(make_entry(g, LW_EXTENT_FLOORDIV, dividend, lw__xval_literal(b), &result));
@@ -494,7 +494,7 @@ static lw_status floordiv_by_number(lw_graph *g, const poly *a, int64_t b, lw_xv
 /* One step of mod_by_number on a non-constant |rest| with coefficients in 1 .. b-1. */
 static lw_status mod_of_rest(lw_graph *g, poly *rest, int64_t b, lw_xval *out) {
   const lw_extent_table *t = &g->extents;
-  int64_t common = gcd_of_coefficients(rest, b), low = lw__floor_mod(constant_of(rest), common);
+  int64_t common = gcd_of_coefficients(rest, b), low = lw__floor_mod(poly_constant(rest), common);
   divide_coefficients(rest, common);
   b /= common;
   interval range = range_of_poly(t, rest);
@@ -505,24 +505,24 @@ static lw_status mod_of_rest(lw_graph *g, poly *rest, int64_t b, lw_xval *out) {
   } else if (range.lo >= 0 && range.hi < b) {
     LW_TRY(poly_build(g, rest, &inner));
   } else if (gcd_of(divisor_of_terms(t, rest), b) == b) {
-    inner = lw__xval_literal(lw__floor_mod(constant_of(rest), b));
+    inner = lw__xval_literal(lw__floor_mod(poly_constant(rest), b));
   } else if (nested != NULL && nested->b % b == 0) { /* (x % (k*b) + c) % b = (x + c) % b */
     lw_xval x = operand_a(nested);
-    LW_TRY(combine(g, LW_EXTENT_ADD, x, lw__xval_literal(constant_of(rest)), &inner));
-    LW_TRY(combine(g, LW_EXTENT_MOD, inner, lw__xval_literal(b), &inner));
+    LW_TRY(combine_xvals(g, LW_EXTENT_ADD, x, lw__xval_literal(poly_constant(rest)), &inner));
+    LW_TRY(combine_xvals(g, LW_EXTENT_MOD, inner, lw__xval_literal(b), &inner));
   } else {
     LW_TRY(poly_build(g, rest, &inner));
     LW_TRY(make_entry(g, LW_EXTENT_MOD, inner, lw__xval_literal(b), &inner));
   }
-  LW_TRY(combine(g, LW_EXTENT_MUL, inner, lw__xval_literal(common), &inner));
-  return combine(g, LW_EXTENT_ADD, inner, lw__xval_literal(low), out);
+  LW_TRY(combine_xvals(g, LW_EXTENT_MUL, inner, lw__xval_literal(common), &inner));
+  return combine_xvals(g, LW_EXTENT_ADD, inner, lw__xval_literal(low), out);
 }
 
 static lw_status mod_by_number(lw_graph *g, const poly *a, int64_t b, lw_xval *out) {
   poly quotient = {0}, rest = {0};
   split_by_number(&g->extents, a, b, &quotient, &rest);
   if (is_constant(&rest)) {
-    *out = lw__xval_literal(constant_of(&rest));
+    *out = lw__xval_literal(poly_constant(&rest));
     return LW_OK;
   }
   return mod_of_rest(g, &rest, b, out);
@@ -565,7 +565,7 @@ static bool divide_exactly(const lw_extent_table *t, const poly *a, const poly *
 
 static lw_status divide(lw_graph *g, lw_extent_op op, const poly *a, const poly *b, lw_xval *out) {
   if (is_constant(b)) {
-    int64_t number = constant_of(b);
+    int64_t number = poly_constant(b);
     if (number <= 0) return LW_STATUS_USAGE;
     return op == LW_EXTENT_MOD ? mod_by_number(g, a, number, out)
                                : floordiv_by_number(g, a, number, out);
@@ -599,7 +599,7 @@ static lw_status choose(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, cons
   return make_entry(g, op, swap ? b : a, swap ? a : b, out);
 }
 
-static lw_status combine(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out) {
+static lw_status combine_xvals(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out) {
   poly p, q, result = {0};
   poly_of(&g->extents, a, &p);
   poly_of(&g->extents, b, &q);
@@ -618,7 +618,7 @@ static lw_status combine(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_
 }
 
 static lw_status explain(lw_graph *g, lw_status status) {
-  const char *where = g->where != NULL ? g->where : "";
+  const char *where = lw__graph_where(g);
   switch (status) {
     case LW_OK:
     case LW_STATUS_OUT_OF_MEMORY: return status;
@@ -636,7 +636,7 @@ static lw_status explain(lw_graph *g, lw_status status) {
 }
 
 lw_status lw__extent_combine(lw_graph *graph, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out) {
-  return explain(graph, combine(graph, op, a, b, out));
+  return explain(graph, combine_xvals(graph, op, a, b, out));
 }
 
 lw_status lw__extent_make(lw_graph *graph, lw_extent_op op, lw_extent a, lw_extent b,
@@ -644,7 +644,7 @@ lw_status lw__extent_make(lw_graph *graph, lw_extent_op op, lw_extent a, lw_exte
   if (!lw__extent_is_valid(graph, a) || !lw__extent_is_valid(graph, b))
     return explain(graph, LW_STATUS_INTERNAL);
   lw_xval result = {0};
-  LW_TRY(explain(graph, combine(graph, op, lw__xval_of(a), lw__xval_of(b), &result)));
+  LW_TRY(explain(graph, combine_xvals(graph, op, lw__xval_of(a), lw__xval_of(b), &result)));
   return lw__extent_from_xval(graph, result, out);
 }
 
@@ -652,14 +652,14 @@ lw_status lw__extent_affine(lw_graph *graph, lw_extent a, int64_t mul, int64_t a
                             lw_extent *out) {
   if (!lw__extent_is_valid(graph, a)) return explain(graph, LW_STATUS_INTERNAL);
   lw_xval x = lw__xval_of(a);
-  LW_TRY(explain(graph, combine(graph, LW_EXTENT_MUL, x, lw__xval_literal(mul), &x)));
-  LW_TRY(explain(graph, combine(graph, LW_EXTENT_ADD, x, lw__xval_literal(add), &x)));
+  LW_TRY(explain(graph, combine_xvals(graph, LW_EXTENT_MUL, x, lw__xval_literal(mul), &x)));
+  LW_TRY(explain(graph, combine_xvals(graph, LW_EXTENT_ADD, x, lw__xval_literal(add), &x)));
   return lw__extent_from_xval(graph, x, out);
 }
 
 lw_status lw__extent_from_xval(lw_graph *graph, lw_xval x, lw_extent *out) {
   if (x.literal && x.v < 0) {
-    return lw__fail(graph->diag, LW_STATUS_MODEL_INVALID, graph->where != NULL ? graph->where : "",
+    return lw__fail(graph->diag, LW_STATUS_MODEL_INVALID, lw__graph_where(graph),
                     "the size of a dimension is negative (%lld)", (long long)x.v);
   }
   *out = x.v;
@@ -674,7 +674,7 @@ lw_status lw__extent_symbol(lw_graph *graph, const char *name, lw_extent *out) {
   uint32_t id = *find_slot(t, &n);
   if (id == LW_NONE) {
     LW_TRY(lw__arena_strndup(&graph->arena, name, strlen(name), &n.symbol));
-    LW_TRY(intern(t, &n, &id));
+    LW_TRY(intern_entry(t, &n, &id));
   }
   *out = ~(int64_t)id;
   return LW_OK;
@@ -690,7 +690,7 @@ lw_status lw__extent_substitute(lw_graph *graph, const int64_t *by, uint32_t cou
     lw_xval a = n.a_is_literal ? lw__xval_literal(n.a) : out[~n.a];
     lw_xval b = n.b_is_literal ? lw__xval_literal(n.b) : out[~n.b];
     lw_status status = LW_STATUS_USAGE;
-    if (!a.impossible && !b.impossible) status = combine(graph, n.op, a, b, &out[i]);
+    if (!a.impossible && !b.impossible) status = combine_xvals(graph, n.op, a, b, &out[i]);
     if (status == LW_STATUS_OUT_OF_MEMORY) return status;
     if (status != LW_OK) out[i] = (lw_xval){false, true, 0};
   }
@@ -706,7 +706,7 @@ static lw_relation relation_of_difference(const lw_extent_table *t, const poly *
   interval range = range_of_poly(t, difference);
   if (range.lo > 0 || range.hi < 0) return LW_EXTENTS_DIFFER;
   int64_t divisor = divisor_of_terms(t, difference);
-  bool never_zero = divisor > 1 && constant_of(difference) % divisor != 0;
+  bool never_zero = divisor > 1 && poly_constant(difference) % divisor != 0;
   return never_zero ? LW_EXTENTS_DIFFER : LW_EXTENTS_UNKNOWN;
 }
 
@@ -768,7 +768,7 @@ lw_relation lw__shape_numel_relation(const lw_graph *graph, const lw_shape *a, c
 static void print_xval(const lw_extent_table *t, lw_xval x, bool tight, lw_text *out);
 
 /* |tight|: parentheses around everything that is not one word. */
-static void print_atom(const lw_extent_table *t, uint32_t id, bool tight, lw_text *out) {
+static void print_extent_atom(const lw_extent_table *t, uint32_t id, bool tight, lw_text *out) {
   const lw_extent_node *n = entry(t, id);
   switch (n->op) {
     case LW_EXTENT_SYMBOL: lw__text_add_name(out, n->symbol); return;
@@ -789,7 +789,8 @@ static void print_atom(const lw_extent_table *t, uint32_t id, bool tight, lw_tex
   }
 }
 
-static void print_term(const lw_extent_table *t, const poly_term *term, bool first, lw_text *out) {
+static void print_extent_term(const lw_extent_table *t, const poly_term *term, bool first,
+                              lw_text *out) {
   bool negative = term->coef < 0;
   uint64_t coef = negative ? 0 - (uint64_t)term->coef : (uint64_t)term->coef;
   lw__text_add(out, first ? (negative ? "-" : "") : negative ? " - " : " + ");
@@ -798,7 +799,7 @@ static void print_term(const lw_extent_table *t, const poly_term *term, bool fir
   }
   for (uint32_t k = 0; k < term->degree; k++) {
     if (k > 0) lw__text_add(out, "*");
-    print_atom(t, term->atom[k], coef != 1 || term->degree > 1 || negative, out);
+    print_extent_atom(t, term->atom[k], coef != 1 || term->degree > 1 || negative, out);
   }
 }
 
@@ -806,7 +807,7 @@ static void print_xval(const lw_extent_table *t, lw_xval x, bool tight, lw_text 
   if (!x.literal) {
     lw_extent_op op = entry(t, id_of(x))->op;
     if (op != LW_EXTENT_ADD && op != LW_EXTENT_MUL) {
-      print_atom(t, id_of(x), tight, out);
+      print_extent_atom(t, id_of(x), tight, out);
       return;
     }
   }
@@ -815,7 +816,7 @@ static void print_xval(const lw_extent_table *t, lw_xval x, bool tight, lw_text 
   poly p;
   poly_of(t, x, &p);
   if (p.count == 0) lw__text_add(out, "0");
-  for (uint32_t i = 0; i < p.count; i++) print_term(t, &p.term[i], i == 0, out);
+  for (uint32_t i = 0; i < p.count; i++) print_extent_term(t, &p.term[i], i == 0, out);
   if (parens) lw__text_add(out, ")");
 }
 

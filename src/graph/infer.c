@@ -30,8 +30,9 @@ void lw__text_add_op(lw_text *out, lw_op op, const lw_attr *attr) {
  * ------------------------------------------------------------------------------------------------*/
 
 /* "dot: <text>; operands f32[2, 3], f32[4, 5]" */
-static lw_status refuse(const infer_ctx *c, lw_status status, const char *fmt, ...) LW_PRINTF(3, 4);
-static lw_status refuse(const infer_ctx *c, lw_status status, const char *fmt, ...) {
+static lw_status refuse_infer(const infer_ctx *c, lw_status status, const char *fmt, ...)
+    LW_PRINTF(3, 4);
+static lw_status refuse_infer(const infer_ctx *c, lw_status status, const char *fmt, ...) {
   lw_text text = {0};
   va_list args;
   lw__text_add_op(&text, c->op, c->attr);
@@ -46,14 +47,13 @@ static lw_status refuse(const infer_ctx *c, lw_status status, const char *fmt, .
     lw__shape_print(c->g, &v->shape, &text);
   }
   if (c->count > SHOWN_OPERANDS) lw__text_add(&text, ", ...");
-  const char *where = c->g->where != NULL ? c->g->where : "";
-  lw__fail(c->g->diag, status, where, "%s", lw__text_str(&text));
+  lw__fail(c->g->diag, status, lw__graph_where(c->g), "%s", lw__text_str(&text));
   lw__text_deinit(&text);
   return status;
 }
 
 static lw_status invalid_type(const infer_ctx *c, lw_dtype dtype) {
-  return refuse(c, LW_STATUS_MODEL_INVALID, "not defined for %s", lw_dtype_name(dtype));
+  return refuse_infer(c, LW_STATUS_MODEL_INVALID, "not defined for %s", lw_dtype_name(dtype));
 }
 
 /* The two extents must be the same number: a violation when they cannot be, undecided while symbols
@@ -66,13 +66,14 @@ static lw_status require_equal(const infer_ctx *c, const char *what, lw_extent a
   lw__extent_print(c->g, a, &left);
   lw__extent_print(c->g, b, &right);
   if (relation == LW_EXTENTS_DIFFER) {
-    refuse(c, status, "%s: %s and %s differ", what, lw__text_str(&left), lw__text_str(&right));
+    refuse_infer(c, status, "%s: %s and %s differ", what, lw__text_str(&left),
+                 lw__text_str(&right));
   } else {
     status = LW_STATUS_UNSUPPORTED;
     lw__extent_list_symbols(c->g, a, NULL, &symbols);
     lw__extent_list_symbols(c->g, b, NULL, &symbols);
-    refuse(c, status, "%s: %s and %s are not known to be equal; needs numbers for %s", what,
-           lw__text_str(&left), lw__text_str(&right), lw__text_str(&symbols));
+    refuse_infer(c, status, "%s: %s and %s are not known to be equal; needs numbers for %s", what,
+                 lw__text_str(&left), lw__text_str(&right), lw__text_str(&symbols));
   }
   lw__text_deinit(&left);
   lw__text_deinit(&right);
@@ -84,16 +85,17 @@ static lw_status require_number(const infer_ctx *c, const char *what, lw_extent 
   if (lw__extent_is_number(e)) return LW_OK;
   lw_text symbols = {0};
   lw__extent_list_symbols(c->g, e, NULL, &symbols);
-  lw_status status = refuse(c, LW_STATUS_UNSUPPORTED, "%s must be a number; needs numbers for %s",
-                            what, lw__text_str(&symbols));
+  lw_status status =
+      refuse_infer(c, LW_STATUS_UNSUPPORTED, "%s must be a number; needs numbers for %s", what,
+                   lw__text_str(&symbols));
   lw__text_deinit(&symbols);
   return status;
 }
 
 static lw_status require_rank(const infer_ctx *c, uint32_t rank) {
   if (rank <= LW_MAX_RANK) return LW_OK;
-  return refuse(c, LW_STATUS_UNSUPPORTED, "%u dimensions, more than the %d that are supported",
-                rank, LW_MAX_RANK);
+  return refuse_infer(c, LW_STATUS_UNSUPPORTED,
+                      "%u dimensions, more than the %d that are supported", rank, LW_MAX_RANK);
 }
 
 /* Every list of |count| numbers must lie in lo .. NUMBER_LIMIT. */
@@ -101,21 +103,21 @@ static lw_status require_range(const infer_ctx *c, const char *what, const int64
                                uint32_t count, int64_t lo) {
   for (uint32_t i = 0; i < count; i++) {
     if (list[i] < lo || list[i] > NUMBER_LIMIT) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "%s %lld is out of range", what,
-                    (long long)list[i]);
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "%s %lld is out of range", what,
+                          (long long)list[i]);
     }
   }
   return LW_OK;
 }
 
 static lw_status overflow(const infer_ctx *c) {
-  return refuse(c, LW_STATUS_MODEL_INVALID, "the numbers overflow 64 bits");
+  return refuse_infer(c, LW_STATUS_MODEL_INVALID, "the numbers overflow 64 bits");
 }
 
 static lw_status same_types(const infer_ctx *c, uint32_t from) {
   for (uint32_t i = from + 1; i < c->count; i++) {
     if (operand_of(c, i)->dtype != operand_of(c, from)->dtype) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "operands of different types");
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "operands of different types");
     }
   }
   return LW_OK;
@@ -140,11 +142,11 @@ static lw_status infer_const(const infer_ctx *c) {
   int64_t numel = lw__shape_numel(c->shape);
   for (uint32_t d = 0; d < c->shape->rank; d++)
     LW_TRY(require_number(c, "a dimension", c->shape->dim[d]));
-  if (numel < 0) return refuse(c, LW_STATUS_UNSUPPORTED, "too many elements");
+  if (numel < 0) return refuse_infer(c, LW_STATUS_UNSUPPORTED, "too many elements");
   size_t bytes = (size_t)numel * lw_dtype_size_bytes(*c->dtype);
   if (c->attr->constant.bytes != bytes || (bytes > 0 && c->attr->constant.data == NULL)) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "%zu bytes of data, the shape needs %zu",
-                  c->attr->constant.bytes, bytes);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "%zu bytes of data, the shape needs %zu",
+                        c->attr->constant.bytes, bytes);
   }
   return LW_OK;
 }
@@ -152,8 +154,8 @@ static lw_status infer_const(const infer_ctx *c) {
 static lw_status infer_iota(const infer_ctx *c) {
   if (!lw__dtype_is_int(*c->dtype)) return invalid_type(c, *c->dtype);
   if (c->attr->axis >= c->shape->rank) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "axis %u of a tensor of rank %u", c->attr->axis,
-                  c->shape->rank);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "axis %u of a tensor of rank %u", c->attr->axis,
+                        c->shape->rank);
   }
   return LW_OK;
 }
@@ -163,12 +165,13 @@ static lw_status infer_map(const infer_ctx *c) {
   uint32_t typed =
       info->domain == LW_DOMAIN_SELECT ? 1 : 0; /* the first operand that sets the type */
   if (c->count != info->arity) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "takes %u operands, not %u", info->arity, c->count);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "takes %u operands, not %u", info->arity,
+                        c->count);
   }
   lw_dtype dtype = operand_of(c, typed)->dtype;
   LW_TRY(same_types(c, typed));
   if (typed == 1 && operand_of(c, 0)->dtype != LW_DTYPE_BOOL) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "the first operand must be bool");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "the first operand must be bool");
   }
   if (info->domain != LW_DOMAIN_CAST) {
     *c->dtype = lw__fn_result_type(c->attr->fn, dtype);
@@ -178,7 +181,7 @@ static lw_status infer_map(const infer_ctx *c) {
   for (uint32_t i = 1; i < c->count; i++) {
     const lw_shape *other = &operand_of(c, i)->shape;
     if (other->rank != shape->rank)
-      return refuse(c, LW_STATUS_MODEL_INVALID, "operands of different rank");
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "operands of different rank");
     for (uint32_t d = 0; d < shape->rank; d++)
       LW_TRY(require_equal(c, "dimensions", shape->dim[d], other->dim[d]));
   }
@@ -195,7 +198,8 @@ static lw_status infer_reshape(const infer_ctx *c) {
   if (lw__shape_numel_relation(c->g, &v->shape, c->shape) != LW_EXTENTS_DIFFER) return LW_OK;
   lw_text text = {0};
   lw__shape_print(c->g, c->shape, &text);
-  refuse(c, LW_STATUS_MODEL_INVALID, "%s has another number of elements", lw__text_str(&text));
+  refuse_infer(c, LW_STATUS_MODEL_INVALID, "%s has another number of elements",
+               lw__text_str(&text));
   lw__text_deinit(&text);
   return LW_STATUS_MODEL_INVALID;
 }
@@ -208,7 +212,8 @@ static lw_status infer_permute(const infer_ctx *c) {
   for (uint32_t d = 0; d < v->shape.rank; d++) {
     uint8_t from = c->attr->perm[d];
     if (from >= v->shape.rank || (seen >> from & 1) != 0) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "perm is not a permutation of the dimensions");
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID,
+                          "perm is not a permutation of the dimensions");
     }
     seen |= 1u << from;
     c->shape->dim[d] = v->shape.dim[from];
@@ -220,8 +225,8 @@ static lw_status infer_expand(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
   *c->dtype = v->dtype;
   if (c->shape->rank != v->shape.rank) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "to %u dimensions from %u", c->shape->rank,
-                  v->shape.rank);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "to %u dimensions from %u", c->shape->rank,
+                        v->shape.rank);
   }
   for (uint32_t d = 0; d < v->shape.rank; d++) {
     if (v->shape.dim[d] != 1)
@@ -231,7 +236,7 @@ static lw_status infer_expand(const infer_ctx *c) {
 }
 
 static lw_status outside(const infer_ctx *c, uint32_t d) {
-  return refuse(c, LW_STATUS_MODEL_INVALID, "reads outside of dimension %u", d);
+  return refuse_infer(c, LW_STATUS_MODEL_INVALID, "reads outside of dimension %u", d);
 }
 
 /* Refuses what is outside for certain: with open symbols the rest is looked at again when they are
@@ -240,7 +245,7 @@ static lw_status check_slice_dim(const infer_ctx *c, uint32_t d) {
   lw_extent size = operand_of(c, 0)->shape.dim[d], count = c->shape->dim[d];
   int64_t start = c->attr->slice.start[d], step = c->attr->slice.step[d], lo = 0, hi = 0, reach = 0,
           last = 0;
-  if (step == 0) return refuse(c, LW_STATUS_MODEL_INVALID, "step 0 in dimension %u", d);
+  if (step == 0) return refuse_infer(c, LW_STATUS_MODEL_INVALID, "step 0 in dimension %u", d);
   if (count == 0) return LW_OK;
   lw__extent_difference(c->g, count, 0, &lo, &hi);
   if (lo < 1) return LW_OK; /* may be empty */
@@ -254,7 +259,7 @@ static lw_status infer_slice(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
   *c->dtype = v->dtype;
   if (c->shape->rank != v->shape.rank)
-    return refuse(c, LW_STATUS_MODEL_INVALID, "changes the rank");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "changes the rank");
   for (uint32_t d = 0; d < v->shape.rank; d++) LW_TRY(check_slice_dim(c, d));
   return LW_OK;
 }
@@ -263,12 +268,12 @@ static lw_status infer_pad(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
   *c->dtype = v->dtype;
   if (c->shape->rank != v->shape.rank)
-    return refuse(c, LW_STATUS_MODEL_INVALID, "changes the rank");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "changes the rank");
   for (uint32_t d = 0; d < v->shape.rank; d++) {
     int64_t before = c->attr->pad.lo[d], lo = 0, hi = 0;
     lw__extent_difference(c->g, c->shape->dim[d], v->shape.dim[d], &lo, &hi);
     if (before < 0 || hi < before) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "negative padding in dimension %u", d);
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "negative padding in dimension %u", d);
     }
   }
   return LW_OK;
@@ -299,18 +304,18 @@ static lw_status infer_window(const infer_ctx *c) {
   uint32_t rank = v->shape.rank, count = c->attr->window.count, seen = 0;
   *c->dtype = v->dtype;
   if (count < 1 || count > LW_ARRAY_COUNT(c->attr->window.axis)) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "%u windows", count);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "%u windows", count);
   }
   LW_TRY(require_rank(c, rank + count));
   LW_TRY(require_range(c, "stride", c->attr->window.stride, count, 1));
   LW_TRY(require_range(c, "dilation", c->attr->window.dilation, count, 1));
   if (c->shape->rank != rank + count)
-    return refuse(c, LW_STATUS_MODEL_INVALID, "the result has another rank");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "the result has another rank");
   memcpy(c->shape->dim, v->shape.dim, rank * sizeof v->shape.dim[0]);
   for (uint32_t i = 0; i < count; i++) {
     uint8_t axis = c->attr->window.axis[i];
     if (axis >= rank || (seen >> axis & 1) != 0)
-      return refuse(c, LW_STATUS_MODEL_INVALID, "bad axis %u", axis);
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "bad axis %u", axis);
     seen |= 1u << axis;
     LW_TRY(require_number(c, "the number of taps", c->shape->dim[rank + i]));
     LW_TRY(require_range(c, "the number of taps", &c->shape->dim[rank + i], 1, 0));
@@ -326,14 +331,15 @@ static lw_status infer_concat(const infer_ctx *c) {
   uint32_t axis = c->attr->axis;
   LW_TRY(same_types(c, 0));
   if (axis >= first->rank) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "axis %u of tensors of rank %u", axis, first->rank);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "axis %u of tensors of rank %u", axis,
+                        first->rank);
   }
   *c->dtype = operand_of(c, 0)->dtype;
   *c->shape = *first;
   for (uint32_t i = 1; i < c->count; i++) {
     const lw_shape *other = &operand_of(c, i)->shape;
     if (other->rank != first->rank)
-      return refuse(c, LW_STATUS_MODEL_INVALID, "operands of different rank");
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "operands of different rank");
     for (uint32_t d = 0; d < first->rank; d++) {
       if (d != axis)
         LW_TRY(require_equal(c, "dimensions beside the axis", first->dim[d], other->dim[d]));
@@ -353,7 +359,7 @@ static lw_status infer_reduce(const infer_ctx *c) {
   *c->dtype = lw__fn_result_type(lw__red_info[c->attr->reduce.fn].combine, v->dtype);
   if (*c->dtype == LW_DTYPE_NONE) return invalid_type(c, v->dtype);
   if (axes >> v->shape.rank != 0)
-    return refuse(c, LW_STATUS_MODEL_INVALID, "an axis beyond the rank");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "an axis beyond the rank");
   c->shape->rank = 0;
   for (uint32_t d = 0; d < v->shape.rank; d++) {
     if ((axes >> d & 1) == 0) c->shape->dim[c->shape->rank++] = v->shape.dim[d];
@@ -365,7 +371,7 @@ static lw_status infer_dot(const infer_ctx *c) {
   const lw_shape *a = &operand_of(c, 0)->shape, *b = &operand_of(c, 1)->shape;
   LW_TRY(arithmetic_types(c));
   if (a->rank < 2 || a->rank != b->rank)
-    return refuse(c, LW_STATUS_MODEL_INVALID, "needs two operands of one rank >= 2");
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "needs two operands of one rank >= 2");
   for (uint32_t d = 0; d + 2 < a->rank; d++)
     LW_TRY(require_equal(c, "batch dimensions", a->dim[d], b->dim[d]));
   LW_TRY(require_equal(c, "inner dimensions", a->dim[a->rank - 1], b->dim[b->rank - 2]));
@@ -378,11 +384,11 @@ static lw_status check_conv_attr(const infer_ctx *c) {
   const lw_conv_attr *conv = &c->attr->conv;
   const lw_shape *x = &operand_of(c, 0)->shape, *w = &operand_of(c, 1)->shape;
   if (conv->spatial < 1 || conv->spatial > LW_ARRAY_COUNT(conv->stride)) {
-    return refuse(c, LW_STATUS_UNSUPPORTED, "%u spatial dimensions", conv->spatial);
+    return refuse_infer(c, LW_STATUS_UNSUPPORTED, "%u spatial dimensions", conv->spatial);
   }
   if (x->rank != conv->spatial + 2 || w->rank != x->rank) {
-    return refuse(c, LW_STATUS_MODEL_INVALID, "operands must have %u dimensions",
-                  conv->spatial + 2);
+    return refuse_infer(c, LW_STATUS_MODEL_INVALID, "operands must have %u dimensions",
+                        conv->spatial + 2);
   }
   int64_t least_pad = conv->transposed ? -(int64_t)NUMBER_LIMIT : 0;
   LW_TRY(require_range(c, "stride", conv->stride, conv->spatial, 1));
@@ -459,7 +465,7 @@ static lw_status infer_gather(const infer_ctx *c) {
     if (index->dtype != LW_DTYPE_I64 && index->dtype != LW_DTYPE_I32)
       return invalid_type(c, index->dtype);
     if (index->shape.rank != c->shape->rank) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "an index of another shape than the result");
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "an index of another shape than the result");
     }
     for (uint32_t d = 0; d < c->shape->rank; d++) {
       LW_TRY(require_equal(c, "index and result", index->shape.dim[d], c->shape->dim[d]));
@@ -470,7 +476,8 @@ static lw_status infer_gather(const infer_ctx *c) {
     int64_t lo = 0, hi = 0;
     if (select >= 0 && (uint32_t)select + 1 < c->count) continue;
     if (select >= 0 || (uint32_t)(-1 - select) >= c->shape->rank) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "selects nothing that is there in dimension %u", d);
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID,
+                          "selects nothing that is there in dimension %u", d);
     }
     lw__extent_difference(c->g, data->shape.dim[d], c->shape->dim[-1 - select], &lo, &hi);
     if (hi < 0 && lw__shape_numel(c->shape) != 0) return outside(c, d);
@@ -498,18 +505,18 @@ static lw_status check_shape(const infer_ctx *c, const lw_shape *shape) {
   LW_TRY(require_rank(c, shape->rank));
   for (uint32_t d = 0; d < shape->rank; d++) {
     if (!lw__extent_is_valid(c->g, shape->dim[d])) {
-      return refuse(c, LW_STATUS_MODEL_INVALID, "dimension %u is no size", d);
+      return refuse_infer(c, LW_STATUS_MODEL_INVALID, "dimension %u is no size", d);
     }
   }
   if (lw__shape_is_static(shape) && lw__shape_numel(shape) < 0) {
-    return refuse(c, LW_STATUS_UNSUPPORTED, "too many elements");
+    return refuse_infer(c, LW_STATUS_UNSUPPORTED, "too many elements");
   }
   return LW_OK;
 }
 
 lw_status lw__infer(lw_graph *graph, lw_op op, const lw_attr *attr, const lw_value_id *in,
                     uint32_t count, lw_dtype *dtype, lw_shape *shape) {
-  const char *where = graph->where != NULL ? graph->where : "";
+  const char *where = lw__graph_where(graph);
   if ((unsigned)op >= LW_OP_COUNT || !selectors_known(op, attr)) {
     return lw__fail(graph->diag, LW_STATUS_INTERNAL, where, "no such operator");
   }
@@ -521,12 +528,12 @@ lw_status lw__infer(lw_graph *graph, lw_op op, const lw_attr *attr, const lw_val
   infer_ctx c = {graph, op, attr, in, count, dtype, shape};
   const lw_op_info *info = &lw__op_info[op];
   if (count < info->min_operands || count > info->max_operands) {
-    return refuse(&c, LW_STATUS_MODEL_INVALID, "%u operands", count);
+    return refuse_infer(&c, LW_STATUS_MODEL_INVALID, "%u operands", count);
   }
   LW_TRY(check_shape(&c, shape));
   LW_TRY(infer_table[op](&c));
   if (*dtype <= LW_DTYPE_NONE || *dtype >= LW_DTYPE_COUNT) {
-    return refuse(&c, LW_STATUS_MODEL_INVALID, "no such element type");
+    return refuse_infer(&c, LW_STATUS_MODEL_INVALID, "no such element type");
   }
   return check_shape(&c, shape);
 }

@@ -38,6 +38,11 @@ void lw__text_add_name(lw_text *out, const char *name);
 /* |s| with \" \\ for these characters and \xNN for control characters. */
 void lw__text_add_escaped(lw_text *out, const char *s);
 
+/* graph->where for messages; never NULL. */
+static inline const char *lw__graph_where(const lw_graph *g) { return g->where != NULL ? g->where : ""; }
+/* LW_STATUS_INTERNAL when |v| is no value's id. */
+lw_status lw__graph_require_value(const lw_graph *graph, lw_value_id v) LW_MUST_CHECK;
+
 /* ---- nodes ---------------------------------------------------------------------------------------------------
  * Type and shape of the result of a node. On entry |*dtype| and |*shape| hold what operands and attributes leave open:
  *   input, const, iota: both        cast: the type       reshape, expand, slice, pad, gather: the shape

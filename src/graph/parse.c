@@ -53,12 +53,12 @@ static lw_status relay(parser *p, lw_status status) {
 
 static int peek(const parser *p) { return p->at < p->end ? (unsigned char)*p->at : -1; }
 
-static void skip_spaces(parser *p) {
+static void skip_blanks(parser *p) {
   while (p->at < p->end && (*p->at == ' ' || *p->at == '\t' || *p->at == '\r')) p->at++;
 }
 
 static bool accept(parser *p, char c) {
-  skip_spaces(p);
+  skip_blanks(p);
   if (peek(p) != (unsigned char)c) return false;
   p->at++;
   return true;
@@ -69,7 +69,7 @@ static lw_status expect(parser *p, char c) {
 }
 
 static bool at_line_end(parser *p) {
-  skip_spaces(p);
+  skip_blanks(p);
   return peek(p) == -1 || peek(p) == '\n' || peek(p) == ';';
 }
 
@@ -80,7 +80,7 @@ static bool is_word(int c) {
 
 /* A word, or the empty string. */
 static lw_str read_word(parser *p) {
-  skip_spaces(p);
+  skip_blanks(p);
   const char *start = p->at;
   if (is_word_start(peek(p))) {
     while (is_word(peek(p))) p->at++;
@@ -150,7 +150,7 @@ static lw_status read_name(parser *p) {
 /* Sign, digits, letters, points: what a number may consist of, as a string. */
 static lw_status read_number_text(parser *p, char out[NUMBER_CHARS]) {
   size_t n = 0;
-  skip_spaces(p);
+  skip_blanks(p);
   while (n + 1 < NUMBER_CHARS) {
     int c = peek(p);
     bool sign = (c == '-' || c == '+') && (n == 0 || out[n - 1] == 'e' || out[n - 1] == 'E');
@@ -179,22 +179,22 @@ static lw_status read_i64(parser *p, int64_t lo, int64_t hi, int64_t *out) {
 
 static lw_status read_sum(parser *p, lw_xval *out);
 
-static lw_status combine(parser *p, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out) {
+static lw_status combine_at(parser *p, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out) {
   return relay(p, lw__extent_combine(p->g, op, a, b, out));
 }
 
-static lw_status read_call(parser *p, lw_extent_op op, lw_xval *out) {
+static lw_status read_min_max(parser *p, lw_extent_op op, lw_xval *out) {
   lw_xval a, b;
   LW_TRY(expect(p, '('));
   LW_TRY(read_sum(p, &a));
   LW_TRY(expect(p, ','));
   LW_TRY(read_sum(p, &b));
   LW_TRY(expect(p, ')'));
-  return combine(p, op, a, b, out);
+  return combine_at(p, op, a, b, out);
 }
 
 static lw_status read_primary(parser *p, lw_xval *out) {
-  skip_spaces(p);
+  skip_blanks(p);
   if (isdigit(peek(p))) {
     int64_t number = 0;
     LW_TRY(read_i64(p, 0, INT64_MAX, &number));
@@ -207,8 +207,8 @@ static lw_status read_primary(parser *p, lw_xval *out) {
   }
   bool quoted = peek(p) == '"';
   LW_TRY(read_name(p));
-  if (!quoted && strcmp(p->name.data, "min") == 0) return read_call(p, LW_EXTENT_MIN, out);
-  if (!quoted && strcmp(p->name.data, "max") == 0) return read_call(p, LW_EXTENT_MAX, out);
+  if (!quoted && strcmp(p->name.data, "min") == 0) return read_min_max(p, LW_EXTENT_MIN, out);
+  if (!quoted && strcmp(p->name.data, "max") == 0) return read_min_max(p, LW_EXTENT_MAX, out);
   lw_extent symbol = 0;
   LW_TRY(lw__extent_symbol(p->g, lw__text_str(&p->name), &symbol));
   *out = lw__xval_of(symbol);
@@ -218,7 +218,7 @@ static lw_status read_primary(parser *p, lw_xval *out) {
 static lw_status read_product(parser *p, lw_xval *out) {
   bool negative = accept(p, '-');
   LW_TRY(read_primary(p, out));
-  if (negative) LW_TRY(combine(p, LW_EXTENT_MUL, *out, lw__xval_literal(-1), out));
+  if (negative) LW_TRY(combine_at(p, LW_EXTENT_MUL, *out, lw__xval_literal(-1), out));
   for (;;) {
     lw_extent_op op = LW_EXTENT_MUL;
     lw_xval factor;
@@ -231,7 +231,7 @@ static lw_status read_product(parser *p, lw_xval *out) {
       return LW_OK;
     }
     LW_TRY(read_primary(p, &factor));
-    LW_TRY(combine(p, op, *out, factor, out));
+    LW_TRY(combine_at(p, op, *out, factor, out));
   }
 }
 
@@ -243,14 +243,14 @@ static lw_status read_sum(parser *p, lw_xval *out) {
     lw_xval term;
     if (!minus && !accept(p, '+')) break;
     LW_TRY(read_product(p, &term));
-    if (minus) LW_TRY(combine(p, LW_EXTENT_MUL, term, lw__xval_literal(-1), &term));
-    LW_TRY(combine(p, LW_EXTENT_ADD, *out, term, out));
+    if (minus) LW_TRY(combine_at(p, LW_EXTENT_MUL, term, lw__xval_literal(-1), &term));
+    LW_TRY(combine_at(p, LW_EXTENT_ADD, *out, term, out));
   }
   p->depth--;
   return LW_OK;
 }
 
-static lw_status read_shape(parser *p, lw_shape *out) {
+static lw_status read_dims(parser *p, lw_shape *out) {
   LW_TRY(expect(p, '['));
   out->rank = 0;
   if (accept(p, ']')) return LW_OK;
@@ -377,8 +377,8 @@ static lw_status read_constant(parser *p, lw_dtype dtype, const lw_shape *shape,
 /* ---- attributes
  * ----------------------------------------------------------------------------------------------*/
 
-static lw_status read_list(parser *p, int64_t lo, int64_t hi, int64_t out[LW_MAX_RANK],
-                           uint32_t *out_count) {
+static lw_status read_number_list(parser *p, int64_t lo, int64_t hi, int64_t out[LW_MAX_RANK],
+                                  uint32_t *out_count) {
   *out_count = 0;
   LW_TRY(expect(p, '['));
   if (accept(p, ']')) return LW_OK;
@@ -407,7 +407,7 @@ static lw_status read_list_field(parser *p, const lw_field *field, void *data,
   int64_t list[LW_MAX_RANK], lo = INT64_MIN, hi = INT64_MAX;
   if (field->kind == LW_FIELD_U8_LIST) lo = 0, hi = UINT8_MAX;
   if (field->kind == LW_FIELD_I8_LIST) lo = INT8_MIN, hi = INT8_MAX;
-  LW_TRY(read_list(p, lo, hi, list, out_count));
+  LW_TRY(read_number_list(p, lo, hi, list, out_count));
   if (*out_count > list_capacity(field->op)) return syntax(p, "too many numbers");
   for (uint32_t i = 0; i < *out_count; i++) set_list_entry(field, data, i, list[i]);
   return LW_OK;
@@ -434,7 +434,7 @@ static lw_status read_field(parser *p, const lw_field *field, lw_dtype dtype, lw
       return LW_OK;
     case LW_FIELD_I64: return read_i64(p, INT64_MIN, INT64_MAX, data);
     case LW_FIELD_MASK:
-      LW_TRY(read_list(p, 0, 31, list, &count));
+      LW_TRY(read_number_list(p, 0, 31, list, &count));
       for (uint32_t i = 0; i < count; i++) *(uint32_t *)data |= 1u << list[i];
       return LW_OK;
     case LW_FIELD_SCALAR:
@@ -489,7 +489,7 @@ static lw_status read_attribute(parser *p, statement *s) {
   if (key.len == 0) return syntax(p, "expected an attribute or the end of the line");
   if (lw__str_is(key, "order")) {
     LW_TRY(expect(p, '='));
-    return read_list(p, 0, LW_MAX_RANK - 1, s->order, &s->order_count);
+    return read_number_list(p, 0, LW_MAX_RANK - 1, s->order, &s->order_count);
   }
   const lw_field *field = find_field(s->op, key);
   if (field == NULL)
@@ -557,7 +557,7 @@ static lw_status read_operand(parser *p, lw_value_id *out) {
 }
 
 static lw_status read_operands(parser *p, statement *s) {
-  skip_spaces(p);
+  skip_blanks(p);
   if (peek(p) != '%') return LW_OK;
   do {
     lw_value_id v = LW_NONE;
@@ -642,7 +642,7 @@ static lw_status read_statement(parser *p, statement *s, lw_value_id *out) {
   LW_TRY(expect(p, '='));
   LW_TRY(read_op(p, s));
   LW_TRY(read_type(p, &s->dtype));
-  LW_TRY(read_shape(p, &s->shape));
+  LW_TRY(read_dims(p, &s->shape));
   LW_TRY(read_operands(p, s));
   if (s->op == LW_OP_CONST) LW_TRY(read_constant(p, s->dtype, &s->shape, &s->attr));
   LW_TRY(read_attributes(p, s));

@@ -94,7 +94,7 @@ static const char *node_label(const lw_node *node) {
 
 static lw_status refuse_node(const compaction *c, uint32_t n, lw_status status, const char *what) {
   const lw_graph *g = c->g;
-  return lw__fail(g->diag, status, g->where != NULL ? g->where : "", "node %u (%s) %s", n,
+  return lw__fail(g->diag, status, lw__graph_where(g), "node %u (%s) %s", n,
                   node_label(lw__node(g, n)), what);
 }
 

@@ -18,7 +18,7 @@ static lw_status violation(const verifier *v, const char *fmt, ...) {
   va_start(args, fmt);
   lw__text_vadd(&text, fmt, args);
   va_end(args);
-  const char *where = v->g->where != NULL ? v->g->where : "";
+  const char *where = lw__graph_where(v->g);
   lw__fail(v->diag, LW_STATUS_INTERNAL, where, "graph: %s", lw__text_str(&text));
   lw__text_deinit(&text);
   return LW_STATUS_INTERNAL;
@@ -165,7 +165,7 @@ static lw_status verify_outputs(const verifier *v) {
   return LW_OK;
 }
 
-static lw_status verify_all(verifier *v) {
+static lw_status verify_everything(verifier *v) {
   LW_TRY(verify_extents(v));
   for (lw_value_id id = 0; id < v->g->values.count; id++) LW_TRY(verify_value(v, id));
   LW_TRY(verify_inputs(v));
@@ -200,7 +200,7 @@ lw_status lw__graph_verify(const lw_graph *graph, lw_diag *diag) {
   if (status == LW_OK) {
     memset(is_input, 0, (size_t)graph->values.count + 1);
     v.is_input = is_input;
-    status = verify_all(&v);
+    status = verify_everything(&v);
   }
   lw__mem_free(is_input);
   lw__extent_table_deinit(&v.scratch.extents);
