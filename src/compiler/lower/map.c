@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "compiler/lower/nest.h"
+#include "compiler/lower/transpose.h"
 
 enum { gpu_threads = 256, cpu_block_elements = 8192, cpu_inner_min = 8 };
 
@@ -14,17 +15,12 @@ static lw_status place_linear_space(lw_region *region, lw_region_context *ctx, c
 
 /* ---- GPU -------------------------------------------------------------------------------------------------------*/
 
-static lw_status choose_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
-                              const lw_lower_options *options, int64_t *out_lanes) {
-  lw_region plain;
-  lw_ix i;
-  lw_status status = place_linear_space(&plain, ctx, nodes, count, &i);
-  if (status == LW_OK) status = lw__nest_lane_limit(&plain, i, plain.elements, lw__nest_widest(&plain), out_lanes);
+static lw_status choose_lanes(const lw_region *plain, lw_ix i, const lw_lower_options *options, int64_t *out_lanes) {
+  LW_TRY(lw__nest_lane_limit(plain, i, plain->elements, lw__nest_widest(plain), out_lanes));
   /* Few elements: spread them over more threads rather than over wider vectors. */
   int64_t wanted = (int64_t)options->profile->sm_count * gpu_threads;
-  while (status == LW_OK && *out_lanes > 1 && plain.elements / *out_lanes < wanted) *out_lanes /= 2;
-  lw__region_deinit(&plain);
-  return status;
+  while (*out_lanes > 1 && plain->elements / *out_lanes < wanted) *out_lanes /= 2;
+  return LW_OK;
 }
 
 /* Vector loads of everything that is contiguous along the lanes; each lands in a local array that element printing reads. */
@@ -40,7 +36,7 @@ static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
     if (!lw__nest_is_vector(&region->pool, loads.data[i], j, lanes)) continue;
     uint32_t local = lw__kb_local(&nest->kb, lw__elem_node(&region->pool, loads.data[i])->dtype, (uint32_t)lanes);
     lw__nest_loadv(nest, loads.data[i], local, LW_NONE, LW_NONE, lanes);
-    status = lw__nest_keep(nest, loads.data[i], local, false);
+    status = lw__nest_keep(nest, loads.data[i], local, LW_HOME_LANE);
   }
   lw_vec_free(&loads);
   return status;
@@ -105,13 +101,11 @@ static lw_status gpu_kernel(lw_region *region, lw_ix q, lw_ix j, int64_t lanes, 
   return status;
 }
 
-static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                           lw_diag *diag, lw_lowered *out) {
-  int64_t lanes;
-  LW_TRY(choose_lanes(ctx, nodes, count, options, &lanes));
+static lw_status lower_vectors(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, int64_t lanes,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_region region;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
-  if (status == LW_OK && region.elements > 0) {
+  if (status == LW_OK) {
     int64_t vectors = region.elements / lanes;
     lw_ix q = lw__ix_new_var(&region.pool.ix, vectors), j = lw__ix_new_var(&region.pool.ix, lanes);
     lw_ix i = lw__ix_add(&region.pool.ix, lw__ix_affine(&region.pool.ix, q, lanes, 0), j);
@@ -119,9 +113,23 @@ static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint
     if (status == LW_OK) status = gpu_kernel(&region, q, j, lanes, vectors, options, diag, out);
   }
   lw__region_deinit(&region);
-  if (status == LW_OK)
-    status = lw__arena_printf(&out->arena, &out->schedule, "one thread per %lld neighbouring elements", (long long)lanes);
-  return status;
+  if (status != LW_OK) return status;
+  return lw__arena_printf(&out->arena, &out->schedule, "one thread per %lld neighbouring elements", (long long)lanes);
+}
+
+static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
+                           lw_diag *diag, lw_lowered *out) {
+  lw_region plain;
+  lw_ix i;
+  int64_t lanes = 1;
+  bool done = false;
+  lw_status status = place_linear_space(&plain, ctx, nodes, count, &i);
+  if (status == LW_OK && plain.elements == 0) done = true;
+  if (status == LW_OK && !done) status = lw__lower_transpose_gpu(ctx, nodes, count, &plain, i, options, diag, out, &done);
+  if (status == LW_OK && !done) status = choose_lanes(&plain, i, options, &lanes);
+  lw__region_deinit(&plain);
+  if (status != LW_OK || done) return status;
+  return lower_vectors(ctx, nodes, count, lanes, options, diag, out);
 }
 
 /* ---- CPU -------------------------------------------------------------------------------------------------------*/

@@ -11,7 +11,7 @@ lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options
   nest->region = region;
   nest->pool = &region->pool;
   nest->options = options;
-  nest->lane_at = nest->whole_at = LW_NONE;
+  nest->lane_at = nest->whole_at = nest->shared_at = LW_NONE;
   lw_launch launch;
   memset(&launch, 0, sizeof launch);
   LW_TRY(lw_vec_push(&out->launches, launch));
@@ -86,8 +86,9 @@ lw_status lw__nest_leaf(lw_nest *nest, lw_value_id value, lw_kval kval, uint32_t
   return lw_vec_push(&nest->leaves, leaf);
 }
 
-lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t local, bool whole) {
-  return lw_vec_push(&nest->kept, (lw_nest_kept){elem, local, whole});
+lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t array, lw_nest_home home) {
+  lw__nest_forget(nest);
+  return lw_vec_push(&nest->kept, (lw_nest_kept){elem, array, home});
 }
 
 lw_dtype lw__carry_type(lw_dtype dtype) {
@@ -228,7 +229,9 @@ static lw_kval elem_const(lw_nest *nest, const lw_elem_node *n) {
 static lw_kval elem_value(lw_nest *nest, lw_elem e) {
   for (uint32_t i = 0; i < nest->kept.count; i++) {
     const lw_nest_kept *kept = &nest->kept.data[i];
-    if (kept->elem == e) return lw__kb_lget(&nest->kb, kept->local, kept->whole ? nest->whole_at : nest->lane_at);
+    if (kept->elem != e) continue;
+    if (kept->home == LW_HOME_SHARED) return lw__kb_sget(&nest->kb, kept->array, nest->shared_at);
+    return lw__kb_lget(&nest->kb, kept->array, kept->home == LW_HOME_WHOLE ? nest->whole_at : nest->lane_at);
   }
   const lw_elem_node n = *lw__elem_node(nest->pool, e);
   switch (n.kind) {

@@ -9,9 +9,10 @@
 /* The value of a reduction or product: one per thread, or (local given) one per lane in a local array. */
 typedef struct lw_nest_leaf { lw_value_id value; lw_kval kval; uint32_t local; } lw_nest_leaf;
 
-/* An element that waits in a local array: |whole| arrays hold all columns of this thread and are read at nest.whole_at, the
- * others one vector, read at nest.lane_at. */
-typedef struct lw_nest_kept { lw_elem elem; uint32_t local; bool whole; } lw_nest_kept;
+/* An element that waits on chip, and where it is read: one vector in a local array (at nest.lane_at), all columns of this
+ * thread in a local array (nest.whole_at), a tile in shared memory (nest.shared_at). */
+typedef enum lw_nest_home { LW_HOME_LANE, LW_HOME_WHOLE, LW_HOME_SHARED } lw_nest_home;
+typedef struct lw_nest_kept { lw_elem elem; uint32_t array; lw_nest_home home; } lw_nest_kept;
 
 typedef struct lw_nest {
   lw_region *region;
@@ -24,7 +25,7 @@ typedef struct lw_nest {
   LW_VEC(lw_value_id) buffers;    /* value of kernel buffer i; LW_NONE for scratch */
   LW_VEC(lw_nest_leaf) leaves;
   LW_VEC(lw_nest_kept) kept;
-  lw_kval lane_at, whole_at;
+  lw_kval lane_at, whole_at, shared_at;
 } lw_nest;
 
 /* Starts a new launch in |out|. */
@@ -44,7 +45,7 @@ lw_kval lw__nest_ix(lw_nest *nest, lw_ix e);               /* i32 when the range
 lw_kval lw__nest_elem(lw_nest *nest, lw_elem e);           /* in the carry type */
 /* Sets or replaces. |local| LW_NONE: |kval| is the value; else it is read from the array at nest.lane_at. */
 lw_status lw__nest_leaf(lw_nest *nest, lw_value_id value, lw_kval kval, uint32_t local) LW_MUST_CHECK;
-lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t local, bool whole) LW_MUST_CHECK;
+lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t array, lw_nest_home home) LW_MUST_CHECK;
 /* LOADV of |load| into |local| at |at|, where |pred| and the load's own predicate hold. */
 void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred, int64_t lanes);
 void lw__nest_store(lw_nest *nest, const lw_region_output *output, lw_kval pred);      /* computes and stores one element */

@@ -146,7 +146,7 @@ static lw_status column_pass(cpu_nest *cn, uint32_t pass) {
 static lw_status publish(cpu_nest *cn, uint32_t pass) {
   for (uint32_t i = 0; i < cn->stages.kept.count && cn->kept; i++)
     if (cn->stages.first[cn->stages.kept.data[i]] == pass)
-      LW_TRY(lw__nest_keep(&cn->nest, cn->stages.kept.data[i], cn->kept[i], true));
+      LW_TRY(lw__nest_keep(&cn->nest, cn->stages.kept.data[i], cn->kept[i], LW_HOME_WHOLE));
   lw__nest_forget(&cn->nest);
   return LW_OK;
 }

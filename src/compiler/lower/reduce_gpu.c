@@ -12,6 +12,9 @@ enum {
   register_budget = 64 * 1024,
   spare_registers = 40,     /* what a kernel needs besides kept rows */
   max_unrolled = 64,
+  least_split = 8192,       /* columns: shorter rows are not cut */
+  least_serial = 64,        /* column layout: columns per piece */
+  most_pieces = 256,
 };
 
 typedef struct rows_plan {
@@ -21,6 +24,8 @@ typedef struct rows_plan {
   int64_t chunks;           /* vectors per thread, rounded up */
   bool exact_columns, exact_rows;
   bool keep;                /* rows stay in registers */
+  int64_t pieces;           /* blocks that share a row (or, in column layout, a set of rows); 1: no split */
+  int64_t piece_vectors;    /* vectors per piece */
 } rows_plan;
 
 typedef struct rows_nest {
@@ -30,7 +35,8 @@ typedef struct rows_nest {
   lw_ix cv, j;              /* column = cv * lanes + j */
   lw_kval lane;             /* thread's number in its team */
   lw_kval row_ok;           /* LW_NONE: always */
-  uint32_t scratch;         /* shared array for teams of several warps */
+  lw_kval row;              /* i64 */
+  lw_kval piece;            /* i64, LW_NONE when rows are whole */
 } rows_nest;
 
 /* ---- choosing --------------------------------------------------------------------------------------------------*/
@@ -83,8 +89,14 @@ static lw_status bind_chunk(rows_nest *rn, lw_kval k, lw_kval *out_pred) {
     cv = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->team), LW_NONE),
                    rn->lane, LW_NONE);
   *out_pred = rn->row_ok;
-  if (!rn->plan->exact_columns)
-    *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->vectors), LW_NONE));
+  lw_kval end = lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->vectors);
+  if (rn->piece != LW_NONE) {
+    lw_kval length = lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->piece_vectors);
+    lw_kval begin = lw__kb_fn(kb, LW_FN_MUL, lw__kb_cast(kb, rn->piece, LW_DTYPE_I32), length, LW_NONE);
+    cv = lw__kb_fn(kb, LW_FN_ADD, cv, begin, LW_NONE);
+    end = lw__kb_fn(kb, LW_FN_MIN, end, lw__kb_fn(kb, LW_FN_ADD, begin, length, LW_NONE), LW_NONE);
+  }
+  if (!rn->plan->exact_columns) *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, end, LW_NONE));
   LW_TRY(lw__nest_bind(&rn->nest, rn->cv, cv));
   return lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
 }
@@ -121,13 +133,13 @@ static lw_status load_row(rows_nest *rn, const lw_vec_elem *loads) {
   for (uint32_t i = 0; i < loads->count; i++) {
     lw_dtype dtype = lw__elem_node(rn->nest.pool, loads->data[i])->dtype;
     uint32_t local = lw__kb_local(kb, dtype, (uint32_t)(rn->plan->chunks * rn->plan->lanes));
-    LW_TRY(lw__nest_keep(&rn->nest, loads->data[i], local, true));
+    LW_TRY(lw__nest_keep(&rn->nest, loads->data[i], local, LW_HOME_WHOLE));
   }
   lw_kval k = lw__kb_for_n(kb, rn->plan->chunks, LW_KLOOP_UNROLL), pred;
   LW_TRY(bind_chunk(rn, k, &pred));
   lw_kval at = lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->lanes), LW_NONE);
   for (uint32_t i = 0; i < loads->count; i++)
-    lw__nest_loadv(&rn->nest, loads->data[i], rn->nest.kept.data[first + i].local, at, pred, rn->plan->lanes);
+    lw__nest_loadv(&rn->nest, loads->data[i], rn->nest.kept.data[first + i].array, at, pred, rn->plan->lanes);
   lw__kb_end(kb);
   lw__nest_forget(&rn->nest);
   return LW_OK;
@@ -194,7 +206,7 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
   if (status == LW_OK && plan->keep) status = load_row(rn, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK && !plan->keep; i++) {
     locals[i] = lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
-    status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], false);
+    status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], LW_HOME_LANE);
   }
   if (status == LW_OK) {
     lw_kval k = lw__kb_for_n(kb, plan->chunks, plan->keep ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), pred;
@@ -223,31 +235,47 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
 
 /* ---- the kernel ------------------------------------------------------------------------------------------------*/
 
-static lw_status reduce_pass(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
+static const lw_node *reduce_node(const rows_nest *rn, uint32_t i) {
+  return lw__node(rn->nest.region->ctx->graph, rn->nest.region->reductions.data[i].node);
+}
+
+static uint32_t make_accumulator(rows_nest *rn, const lw_node *node) {
+  lw_dtype carry = lw__carry_type(lw__value(rn->nest.pool->graph, node->result)->dtype);
+  uint32_t acc = lw__kb_local(&rn->nest.kb, carry, 1);
+  lw__kb_lset(&rn->nest.kb, acc, LW_NONE, lw__nest_identity(&rn->nest, node->attr.reduce.fn, carry));
+  return acc;
+}
+
+/* The team's total of what every thread has accumulated. */
+static lw_kval team_total(rows_nest *rn, const lw_node *node, uint32_t acc) {
   lw_kbuilder *kb = &rn->nest.kb;
+  lw_kval total = lw__kb_lget(kb, acc, LW_NONE);
+  if (rn->plan->team == 1) return total;
+  uint32_t scratch = LW_NONE;
+  if (rn->plan->team > 32) scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
+  return lw__kb_reduce(kb, node->attr.reduce.fn, total, rn->plan->team, scratch);
+}
+
+/* Every reduction of a stage over this thread's part of the row; results in |out_total| per reduction. */
+static lw_status accumulate_stage(rows_nest *rn, uint32_t pass, const uint32_t *kept, lw_kval *out_total) {
   const lw_region *region = rn->nest.region;
-  const lw_graph *g = region->ctx->graph;
   uint32_t *acc;
   LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *acc, &acc));
-  for (uint32_t i = 0; i < region->reductions.count; i++) {
-    if (region->reductions.data[i].stage != pass) continue;
-    const lw_node *node = lw__node(g, region->reductions.data[i].node);
-    lw_dtype carry = lw__carry_type(lw__value(g, node->result)->dtype);
-    acc[i] = lw__kb_local(kb, carry, 1);
-    lw__kb_lset(kb, acc[i], LW_NONE, lw__nest_identity(&rn->nest, node->attr.reduce.fn, carry));
-  }
+  for (uint32_t i = 0; i < region->reductions.count; i++)
+    if (region->reductions.data[i].stage == pass) acc[i] = make_accumulator(rn, reduce_node(rn, i));
   LW_TRY(walk_row(rn, pass, acc, kept, NULL));
-  for (uint32_t i = 0; i < region->reductions.count; i++) {
-    if (region->reductions.data[i].stage != pass) continue;
-    const lw_node *node = lw__node(g, region->reductions.data[i].node);
-    lw_kval total = lw__kb_lget(kb, acc[i], LW_NONE);
-    if (rn->plan->team > 1) {
-      uint32_t scratch = LW_NONE;
-      if (rn->plan->team > 32) scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
-      total = lw__kb_reduce(kb, node->attr.reduce.fn, total, rn->plan->team, scratch);
-    }
-    LW_TRY(lw__nest_leaf(&rn->nest, node->result, total, LW_NONE));
-  }
+  for (uint32_t i = 0; i < region->reductions.count; i++)
+    if (region->reductions.data[i].stage == pass) out_total[i] = team_total(rn, reduce_node(rn, i), acc[i]);
+  return LW_OK;
+}
+
+static lw_status reduce_pass(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
+  const lw_region *region = rn->nest.region;
+  lw_kval *total;
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total, &total));
+  LW_TRY(accumulate_stage(rn, pass, kept, total));
+  for (uint32_t i = 0; i < region->reductions.count; i++)
+    if (region->reductions.data[i].stage == pass) LW_TRY(lw__nest_leaf(&rn->nest, reduce_node(rn, i)->result, total[i], LW_NONE));
   return LW_OK;
 }
 
@@ -267,7 +295,7 @@ static lw_status make_kept(rows_nest *rn, uint32_t **out) {
 static lw_status publish_kept(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
   for (uint32_t i = 0; i < rn->stages.kept.count; i++)
     if (rn->stages.first[rn->stages.kept.data[i]] == pass && kept[i] != LW_NONE)
-      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i], true));
+      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i], LW_HOME_WHOLE));
   lw__nest_forget(&rn->nest);
   return LW_OK;
 }
@@ -280,6 +308,8 @@ static lw_status store_rows(rows_nest *rn) {
   if (!any) return LW_OK;
   lw_kval first = rn->plan->team == 1 ? LW_NONE : lw__kb_fn(kb, LW_FN_EQ, rn->lane, lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
   lw_kval pred = both(kb, first, rn->row_ok);
+  if (rn->piece != LW_NONE)
+    pred = both(kb, pred, lw__kb_fn(kb, LW_FN_EQ, rn->piece, lw__kb_const_i(kb, LW_DTYPE_I64, 0), LW_NONE));
   if (pred != LW_NONE) lw__kb_if(kb, pred);
   for (uint32_t i = 0; i < region->outputs.count; i++)
     if (region->outputs.data[i].kind == LW_PLACE_ROW) lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
@@ -304,13 +334,19 @@ static lw_status store_full(rows_nest *rn) {
   return any ? walk_row(rn, region->stage_count, NULL, NULL, vectors) : LW_OK;
 }
 
-/* Row and lane of this thread. Rows past the end take the last row's place (their predicate is false). */
+/* Row, piece and lane of this thread. What rows past the end do hangs on a predicate that is false. */
 static lw_status open_rows(rows_nest *rn, lw_ix r) {
   lw_kbuilder *kb = &rn->nest.kb;
   const rows_plan *plan = rn->plan;
   lw_kval thread = lw__kb_thread(kb), team = lw__kb_const_i(kb, LW_DTYPE_I32, plan->team);
   lw_kval limit = lw__kb_scalar(kb, lw__kb_scalar_arg(kb));
   lw_kval row = lw__kb_block(kb);
+  rn->piece = LW_NONE;
+  if (plan->pieces > 1) {
+    lw_kval pieces = lw__kb_const_i(kb, LW_DTYPE_I64, plan->pieces);
+    rn->piece = lw__kb_fn(kb, LW_FN_REM, row, pieces, LW_NONE);
+    row = lw__kb_fn(kb, LW_FN_DIV, row, pieces, LW_NONE);
+  }
   rn->lane = plan->rows_per_block == 1 ? thread : lw__kb_fn(kb, LW_FN_REM, thread, team, LW_NONE);
   rn->row_ok = LW_NONE;
   if (plan->rows_per_block > 1) {
@@ -318,6 +354,7 @@ static lw_status open_rows(rows_nest *rn, lw_ix r) {
     row = lw__kb_fn(kb, LW_FN_ADD, row, lw__kb_cast(kb, lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE), LW_DTYPE_I64), LW_NONE);
   }
   if (!plan->exact_rows) rn->row_ok = lw__kb_fn(kb, LW_FN_LT, row, limit, LW_NONE);
+  rn->row = row;
   return lw__nest_bind(&rn->nest, r, row);
 }
 
@@ -343,7 +380,95 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
   return status;
 }
 
+/* ---- split -----------------------------------------------------------------------------------------------------*/
+
+/* Partial result of reduction |i| of this row's piece |piece|: column layout keeps neighbouring rows together. */
+static lw_kval partial_at(rows_nest *rn, lw_kval piece) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  lw_kval stride = rn->plan->team == 1 ? lw__kb_const_i(kb, LW_DTYPE_I64, rn->nest.region->rows)
+                                       : lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces);
+  lw_kval major = rn->plan->team == 1 ? piece : rn->row, minor = rn->plan->team == 1 ? rn->row : piece;
+  return lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, major, stride, LW_NONE), minor, LW_NONE);
+}
+
+/* The whole row's value of an earlier stage's reduction, from the pieces' partial results: always in the same order. */
+static lw_status combine_partials(rows_nest *rn, uint32_t i, uint32_t buffer) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const lw_node *node = reduce_node(rn, i);
+  uint32_t acc = make_accumulator(rn, node);
+  if (rn->row_ok != LW_NONE) lw__kb_if(kb, rn->row_ok);
+  lw_kval p = lw__kb_for(kb, LW_DTYPE_I64, lw__kb_cast(kb, rn->lane, LW_DTYPE_I64), lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces),
+                         lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->team), LW_KLOOP_SERIAL);
+  lw_kval partial = lw__kb_load(kb, buffer, LW_NONE, partial_at(rn, p), LW_NONE);
+  lw__kb_lset(kb, acc, LW_NONE,
+              lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, acc, LW_NONE), partial, LW_NONE));
+  lw__kb_end(kb);
+  if (rn->row_ok != LW_NONE) lw__kb_end(kb);
+  return lw__nest_leaf(&rn->nest, node->result, team_total(rn, node, acc), LW_NONE);
+}
+
+static lw_status store_partials(rows_nest *rn, uint32_t stage, lw_lowered *out) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const lw_region *region = rn->nest.region;
+  lw_kval *total;
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total, &total));
+  LW_TRY(accumulate_stage(rn, stage, NULL, total));
+  lw_kval first = rn->plan->team == 1 ? LW_NONE : lw__kb_fn(kb, LW_FN_EQ, rn->lane, lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
+  lw_kval pred = both(kb, first, rn->row_ok);
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    if (region->reductions.data[i].stage != stage) continue;
+    uint32_t buffer = lw__nest_scratch(&rn->nest, out, i, lw__kb_type(kb, total[i]), true);
+    lw__kb_store(kb, buffer, LW_NONE, partial_at(rn, rn->piece), pred, total[i]);
+  }
+  return LW_OK;
+}
+
+/* Launch |stage|: finish the earlier stages' reductions, then reduce this stage's, or (the last launch) store the outputs. */
+static lw_status split_launch(lw_region *region, const lw_ix *vars, const rows_plan *plan, uint32_t stage,
+                              const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  rows_nest rn = {.plan = plan, .cv = vars[1], .j = vars[2]};
+  lw_status status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_SPLIT, plan->threads);
+  if (status == LW_OK) status = open_rows(&rn, vars[0]);
+  for (uint32_t i = 0; i < region->reductions.count && status == LW_OK; i++) {
+    if (region->reductions.data[i].stage >= stage) continue;
+    lw_dtype carry = lw__carry_type(lw__value(region->ctx->graph, reduce_node(&rn, i)->result)->dtype);
+    status = combine_partials(&rn, i, lw__nest_scratch(&rn.nest, out, i, carry, false));
+  }
+  if (status == LW_OK && stage < region->stage_count) status = store_partials(&rn, stage, out);
+  if (status == LW_OK && stage == region->stage_count) status = store_full(&rn);
+  if (status == LW_OK && stage == region->stage_count) status = store_rows(&rn);
+  if (status == LW_OK)
+    status = lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block) * plan->pieces, &region->rows, 1, diag);
+  lw__nest_deinit(&rn.nest);
+  return status;
+}
+
+static lw_status split_kernels(lw_region *region, const lw_ix *vars, const rows_plan *plan, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) {
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    const lw_node *node = lw__node(region->ctx->graph, region->reductions.data[i].node);
+    size_t size = lw_dtype_size_bytes(lw__carry_type(lw__value(region->ctx->graph, node->result)->dtype));
+    LW_TRY(lw_vec_push(&out->scratch_bytes, (uint64_t)(region->rows * plan->pieces) * size));
+  }
+  for (uint32_t stage = 0; stage <= region->stage_count; stage++)
+    LW_TRY(split_launch(region, vars, plan, stage, options, diag, out));
+  return LW_OK;
+}
+
 /* ---- entry -----------------------------------------------------------------------------------------------------*/
+
+/* Too few blocks for the device, and rows long enough to be worth cutting. */
+static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape, const lw_lower_options *options) {
+  int64_t blocks = lw__ceil_div(shape->rows, plan->rows_per_block), wanted = 2 * (int64_t)options->profile->sm_count;
+  int64_t most = plan->vectors / (plan->team == 1 ? least_serial : (int64_t)plan->team);
+  plan->pieces = 1;
+  if (shape->cols < least_split || blocks * 2 > options->profile->sm_count || most < 2) return;
+  plan->pieces = lw__min_i64(lw__min_i64(lw__ceil_div(wanted, blocks), most), most_pieces);
+  plan->piece_vectors = lw__ceil_div(plan->vectors, plan->pieces);
+  plan->pieces = lw__ceil_div(plan->vectors, plan->piece_vectors);
+  plan->chunks = lw__ceil_div(plan->piece_vectors, plan->team);
+  plan->exact_columns = false;
+}
 
 static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, rows_plan *plan,
                             const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
@@ -352,13 +477,17 @@ static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uin
   if (status == LW_OK) {
     lw_ix_pool *ix = &region.pool.ix;
     lw_ix r = lw__ix_new_var(ix, region.rows), cv = lw__ix_new_var(ix, lw__max_i64(1, plan->vectors));
-    lw_ix j = lw__ix_new_var(ix, plan->lanes);
+    lw_ix j = lw__ix_new_var(ix, plan->lanes), vars[3] = {r, cv, j};
     lw_ix space[2] = {r, lw__ix_add(ix, lw__ix_affine(ix, cv, plan->lanes, 0), j)};
     status = lw__region_place(&region, space);
-    if (status == LW_OK) status = rows_kernel(&region, r, cv, j, plan, options, diag, out);
+    if (status == LW_OK && plan->pieces > 1) status = split_kernels(&region, vars, plan, options, diag, out);
+    else if (status == LW_OK) status = rows_kernel(&region, r, cv, j, plan, options, diag, out);
   }
   lw__region_deinit(&region);
   if (status != LW_OK) return status;
+  if (plan->pieces > 1)
+    return lw__arena_printf(&out->arena, &out->schedule, "rows cut into %lld pieces, one launch per dependent reduction",
+                            (long long)plan->pieces);
   return lw__arena_printf(&out->arena, &out->schedule, "rows of %u threads, %lld wide, %s", plan->team, (long long)plan->lanes,
                           plan->keep ? "kept in registers" : "read again by every pass");
 }
@@ -379,5 +508,6 @@ lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, 
     plan.exact_columns = true;
     plan.exact_rows = shape->rows % plan.rows_per_block == 0;
   }
+  choose_pieces(&plan, shape, options);
   return lower_rows(ctx, nodes, count, &plan, options, diag, out);
 }
