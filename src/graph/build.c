@@ -34,8 +34,7 @@ static lw_status require_max_rank(const lw_graph *g, uint32_t rank) {
                   "%u dimensions, more than the %d that are supported", rank, LW_MAX_RANK);
 }
 
-/* ---- adding nodes
- * --------------------------------------------------------------------------------------------*/
+/* ---- adding nodes -----------------------------------------------------------------------------*/
 
 /* Nodes that are built at the same place share one string. */
 static lw_status node_name(lw_graph *g, const char **out) {
@@ -90,8 +89,7 @@ static lw_value_id look_through(const lw_graph *g, lw_op op, lw_value_id v) {
   return n->op == op ? lw__operand(g, n, 0) : v;
 }
 
-/* ---- sources
- * -------------------------------------------------------------------------------------------------*/
+/* ---- sources ----------------------------------------------------------------------------------*/
 
 lw_status lw__graph_input(lw_graph *g, lw_dtype dtype, const lw_shape *shape, const char *name,
                           lw_value_id *out) {
@@ -139,8 +137,7 @@ lw_status lw__graph_iota(lw_graph *g, lw_dtype dtype, const lw_shape *shape, uin
   return lw__graph_append(g, LW_OP_IOTA, &attr, NULL, 0, dtype, shape, out);
 }
 
-/* ---- maps
- * ----------------------------------------------------------------------------------------------------*/
+/* ---- maps -------------------------------------------------------------------------------------*/
 
 lw_status lw__graph_map(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_value_id *out) {
   lw_attr attr = {.fn = fn};
@@ -209,8 +206,7 @@ lw_status lw__graph_map_bc(lw_graph *g, lw_fn fn, const lw_value_id *in, lw_valu
   return lw__graph_map(g, fn, wide, out);
 }
 
-/* ---- movement
- * ------------------------------------------------------------------------------------------------*/
+/* ---- movement ---------------------------------------------------------------------------------*/
 
 lw_status lw__graph_reshape(lw_graph *g, lw_value_id in, const lw_shape *shape, lw_value_id *out) {
   lw_attr attr = {0};
@@ -366,8 +362,7 @@ lw_status lw__graph_concat(lw_graph *g, const lw_value_id *in, uint32_t count, u
   return lw__graph_append(g, LW_OP_CONCAT, &attr, in, count, dtype, &shape, out);
 }
 
-/* ---- computation
- * ---------------------------------------------------------------------------------------------*/
+/* ---- computation ------------------------------------------------------------------------------*/
 
 lw_status lw__graph_reduce(lw_graph *g, lw_red red, lw_value_id in, uint32_t axes,
                            lw_value_id *out) {

@@ -47,8 +47,7 @@ void lw__extent_table_deinit(lw_extent_table *table) {
   table->index_size = 0;
 }
 
-/* ---- order
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- order ------------------------------------------------------------------------------------*/
 
 static int compare_entries(const lw_extent_table *t, uint32_t x, uint32_t y);
 
@@ -76,8 +75,7 @@ static int compare_terms(const lw_extent_table *t, const poly_term *x, const pol
   return (x->degree > y->degree) - (x->degree < y->degree);
 }
 
-/* ---- ranges and divisors
- * -------------------------------------------------------------------------------------*/
+/* ---- ranges and divisors ----------------------------------------------------------------------*/
 
 typedef struct interval {
   int64_t lo, hi;
@@ -199,8 +197,7 @@ static int64_t divisor_of_terms(const lw_extent_table *t, const poly *p) {
   return divisor;
 }
 
-/* ---- polynomials
- * ---------------------------------------------------------------------------------------------*/
+/* ---- polynomials ------------------------------------------------------------------------------*/
 
 static int64_t poly_constant(const poly *p) {
   return p->count > 0 && p->term[p->count - 1].degree == 0 ? p->term[p->count - 1].coef : 0;
@@ -311,8 +308,7 @@ static void poly_of(const lw_extent_table *t, lw_xval x, poly *out) {
   while (count > 0) out->term[out->count++] = term_of(t, reversed[--count]);
 }
 
-/* ---- hash-consing
- * --------------------------------------------------------------------------------------------*/
+/* ---- hash-consing -----------------------------------------------------------------------------*/
 
 static uint32_t hash_entry(const lw_extent_node *n) {
   lw_hash seed = {0, 0};
@@ -414,8 +410,7 @@ static lw_status poly_build(lw_graph *g, const poly *p, lw_xval *out) {
 
 static lw_status combine_xvals(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, lw_xval *out);
 
-/* ---- division
- * ------------------------------------------------------------------------------------------------*/
+/* ---- division ---------------------------------------------------------------------------------*/
 
 /* a = b * quotient + rest with every coefficient of |rest| in 0 .. b-1. */
 static void split_by_number(const lw_extent_table *t, const poly *a, int64_t b, poly *quotient,
@@ -581,8 +576,7 @@ static lw_status divide(lw_graph *g, lw_extent_op op, const poly *a, const poly 
   return make_entry(g, op, x, y, out);
 }
 
-/* ---- all operations
- * ------------------------------------------------------------------------------------------*/
+/* ---- all operations ---------------------------------------------------------------------------*/
 
 static lw_status choose(lw_graph *g, lw_extent_op op, lw_xval a, lw_xval b, const poly *p,
                         const poly *q, lw_xval *out) {
@@ -697,8 +691,7 @@ lw_status lw__extent_substitute(lw_graph *graph, const int64_t *by, uint32_t cou
   return LW_OK;
 }
 
-/* ---- relations
- * -----------------------------------------------------------------------------------------------*/
+/* ---- relations --------------------------------------------------------------------------------*/
 
 static lw_relation relation_of_difference(const lw_extent_table *t, const poly *difference) {
   if (difference->fault != LW_OK) return LW_EXTENTS_UNKNOWN;
@@ -762,8 +755,7 @@ lw_relation lw__shape_numel_relation(const lw_graph *graph, const lw_shape *a, c
   return relation_of_difference(&graph->extents, &p);
 }
 
-/* ---- text
- * ----------------------------------------------------------------------------------------------------*/
+/* ---- text -------------------------------------------------------------------------------------*/
 
 static void print_xval(const lw_extent_table *t, lw_xval x, bool tight, lw_text *out);
 

@@ -26,8 +26,7 @@ void lw__text_add_op(lw_text *out, lw_op op, const lw_attr *attr) {
   if (op == LW_OP_REDUCE) lw__text_add(out, ".%s", lw__red_info[attr->reduce.fn].name);
 }
 
-/* ---- refusals
- * ------------------------------------------------------------------------------------------------*/
+/* ---- refusals ---------------------------------------------------------------------------------*/
 
 /* "dot: <text>; operands f32[2, 3], f32[4, 5]" */
 static lw_status refuse_infer(const infer_ctx *c, lw_status status, const char *fmt, ...)
@@ -130,8 +129,7 @@ static lw_status arithmetic_types(const infer_ctx *c) {
   return *c->dtype == LW_DTYPE_NONE ? invalid_type(c, dtype) : LW_OK;
 }
 
-/* ---- sources and maps
- * ----------------------------------------------------------------------------------------*/
+/* ---- sources and maps -------------------------------------------------------------------------*/
 
 static lw_status infer_given(const infer_ctx *c) {
   (void)c;
@@ -189,8 +187,7 @@ static lw_status infer_map(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- movement
- * ------------------------------------------------------------------------------------------------*/
+/* ---- movement ---------------------------------------------------------------------------------*/
 
 static lw_status infer_reshape(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
@@ -350,8 +347,7 @@ static lw_status infer_concat(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- computation
- * ---------------------------------------------------------------------------------------------*/
+/* ---- computation ------------------------------------------------------------------------------*/
 
 static lw_status infer_reduce(const infer_ctx *c) {
   const lw_value *v = operand_of(c, 0);
@@ -485,8 +481,7 @@ static lw_status infer_gather(const infer_ctx *c) {
   return LW_OK;
 }
 
-/* ---- dispatch
- * ------------------------------------------------------------------------------------------------*/
+/* ---- dispatch ---------------------------------------------------------------------------------*/
 
 static lw_status (*const infer_table[LW_OP_COUNT])(const infer_ctx *c) = {
     [LW_OP_INPUT] = infer_given,   [LW_OP_CONST] = infer_const,     [LW_OP_IOTA] = infer_iota,

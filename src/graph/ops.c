@@ -20,8 +20,7 @@ const lw_red_info lw__red_info[LW_RED_COUNT] = {
 #include "graph/ops.def"
 };
 
-/* ---- types
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- types ------------------------------------------------------------------------------------*/
 
 lw_dtype lw__fn_result_type(lw_fn fn, lw_dtype operand) {
   if (operand <= LW_DTYPE_NONE || operand >= LW_DTYPE_COUNT || (unsigned)fn >= LW_FN_COUNT) {
@@ -105,8 +104,7 @@ int64_t lw__red_identity_i64(lw_red red, lw_dtype dtype) {
   }
 }
 
-/* ---- floats
- * --------------------------------------------------------------------------------------------------*/
+/* ---- floats -----------------------------------------------------------------------------------*/
 
 static double mod_f64(double a, double b) {
   double r = fmod(a, b);
@@ -188,8 +186,7 @@ double lw__fn_eval_f64(lw_fn fn, double a, double b, double c) {
   }
 }
 
-/* ---- integers
- * ------------------------------------------------------------------------------------------------*/
+/* ---- integers ---------------------------------------------------------------------------------*/
 
 static int64_t div_i64(int64_t a, int64_t b) {
   if (b == 0) return 0;
@@ -278,8 +275,7 @@ int64_t lw__fn_eval_i64(lw_fn fn, lw_dtype dtype, int64_t a, int64_t b, int64_t 
   }
 }
 
-/* ---- casts
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- casts ------------------------------------------------------------------------------------*/
 
 /* |x| as a double that a second rounding to f32 or narrower turns into the correctly rounded value
  * of |x|: the bits beyond 53 are cut off and leave a one in the last place kept (rounding to odd).

@@ -28,7 +28,11 @@ typedef enum lw_domain {
   LW_DOMAIN_SELECT, LW_DOMAIN_CAST, LW_DOMAIN_TEST
 } lw_domain;
 
-typedef struct lw_op_info { const char *name; uint16_t min_operands, max_operands; lw_op_kind kind; } lw_op_info;
+typedef struct lw_op_info {
+  const char *name;
+  uint16_t min_operands, max_operands;
+  lw_op_kind kind;
+} lw_op_info;
 typedef struct lw_fn_info {
   const char *name;
   uint8_t arity;
@@ -46,16 +50,19 @@ extern const lw_red_info lw__red_info[LW_RED_COUNT];
 /* Result type of |fn| on operands of |operand| type (for SELECT: the type of operands 1 and 2);
  * LW_DTYPE_NONE when the domain excludes it. CAST: NONE, its result type is the node's own. */
 lw_dtype lw__fn_result_type(lw_fn fn, lw_dtype operand);
-/* The identity element of |red| for |dtype|, as a double or as i64 bits (0, 1, +-inf or the type's limits). */
+/* The identity element of |red| for |dtype|, as a double or as i64 bits (0, 1, +-inf or the type's
+ * limits). */
 double lw__red_identity_f64(lw_red red, lw_dtype dtype);
 int64_t lw__red_identity_i64(lw_red red, lw_dtype dtype);
-/* |fn| on doubles, the f64 meaning that oracle and constant folding share (COMPARE, TEST: 0 or 1). Operands
- * that are unused are ignored. Not for CAST. */
+/* |fn| on doubles, the f64 meaning that oracle and constant folding share (COMPARE, TEST: 0 or 1).
+ * Operands that are unused are ignored. Not for CAST. */
 double lw__fn_eval_f64(lw_fn fn, double a, double b, double c);
-/* |fn| on integers of |dtype| (values kept in i64, u64 as the same bits), wrapping at the type's width. */
+/* |fn| on integers of |dtype| (values kept in i64, u64 as the same bits), wrapping at the type's
+ * width. */
 int64_t lw__fn_eval_i64(lw_fn fn, lw_dtype dtype, int64_t a, int64_t b, int64_t c);
-/* Cast of one scalar between any two types by ONNX rules: float -> int truncates toward zero and saturates
- * (NaN gives 0), int -> int wraps, anything -> bool is != 0. Floats travel in |f|, integers and bool in |i|. */
+/* Cast of one scalar between any two types by ONNX rules: float -> int truncates toward zero and
+ * saturates (NaN gives 0), int -> int wraps, anything -> bool is != 0. Floats travel in |f|,
+ * integers and bool in |i|. */
 typedef union lw_scalar { double f; int64_t i; } lw_scalar;
 lw_scalar lw__cast(lw_scalar x, lw_dtype from, lw_dtype to);
 

@@ -24,8 +24,7 @@ typedef struct parser {
   int depth;     /* of the extent expression */
 } parser;
 
-/* ---- characters
- * ----------------------------------------------------------------------------------------------*/
+/* ---- characters -------------------------------------------------------------------------------*/
 
 static lw_status syntax(const parser *p, const char *fmt, ...) LW_PRINTF(2, 3);
 static lw_status syntax(const parser *p, const char *fmt, ...) {
@@ -174,8 +173,7 @@ static lw_status read_i64(parser *p, int64_t lo, int64_t hi, int64_t *out) {
   return LW_OK;
 }
 
-/* ---- extents
- * -------------------------------------------------------------------------------------------------*/
+/* ---- extents ----------------------------------------------------------------------------------*/
 
 static lw_status read_sum(parser *p, lw_xval *out);
 
@@ -273,8 +271,7 @@ static lw_status read_type(parser *p, lw_dtype *out) {
   return syntax(p, "expected an element type");
 }
 
-/* ---- constants
- * -----------------------------------------------------------------------------------------------*/
+/* ---- constants --------------------------------------------------------------------------------*/
 
 static lw_status read_nan_bits(parser *p, lw_dtype dtype, void *out) {
   char text[NUMBER_CHARS], *rest = NULL;
@@ -374,8 +371,7 @@ static lw_status read_constant(parser *p, lw_dtype dtype, const lw_shape *shape,
   return status;
 }
 
-/* ---- attributes
- * ----------------------------------------------------------------------------------------------*/
+/* ---- attributes -------------------------------------------------------------------------------*/
 
 static lw_status read_number_list(parser *p, int64_t lo, int64_t hi, int64_t out[LW_MAX_RANK],
                                   uint32_t *out_count) {
@@ -525,8 +521,7 @@ static lw_status read_attributes(parser *p, statement *s) {
   return syntax(p, "lists of %u numbers for %u dimensions", s->list_length, rank);
 }
 
-/* ---- statements
- * ----------------------------------------------------------------------------------------------*/
+/* ---- statements -------------------------------------------------------------------------------*/
 
 /* "%3" or "%name"; the key in p->labels goes to |out|. |*out_named|: p->name holds a name. */
 static lw_status read_label(parser *p, lw_text *out, bool *out_named) {

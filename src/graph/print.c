@@ -51,8 +51,7 @@ void lw__text_locale_leave(lw_text_locale locale) {
   freelocale(locale.ours);
 }
 
-/* ---- numbers
- * -------------------------------------------------------------------------------------------------*/
+/* ---- numbers ----------------------------------------------------------------------------------*/
 
 static void add_nan(lw_text *out, lw_dtype dtype, const void *data, int64_t index) {
   uint64_t bits = 0, usual = 0;
@@ -96,8 +95,7 @@ static void add_scalar(lw_text *out, lw_dtype dtype, lw_scalar value) {
   lw__text_add_element(out, dtype, &element, 0);
 }
 
-/* ---- attributes
- * ----------------------------------------------------------------------------------------------*/
+/* ---- attributes -------------------------------------------------------------------------------*/
 
 static int64_t list_entry(const lw_field *field, const void *data, uint32_t i) {
   switch (field->kind) {
@@ -175,8 +173,7 @@ static void add_data(lw_text *out, const lw_node *node, lw_dtype dtype, bool ful
   lw__text_add(out, "}");
 }
 
-/* ---- lines
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- lines ------------------------------------------------------------------------------------*/
 
 typedef struct printer {
   const lw_graph *g;

@@ -14,8 +14,7 @@ static lw_status work_alloc(size_t count, size_t size, void *out_ptr) {
   return LW_OK;
 }
 
-/* ---- uses
- * ----------------------------------------------------------------------------------------------------*/
+/* ---- uses -------------------------------------------------------------------------------------*/
 
 void lw__uses_deinit(lw_uses *uses) {
   lw__mem_free(uses->begin);
@@ -73,8 +72,7 @@ void lw__graph_replace(lw_graph *graph, lw_value_id from, lw_value_id to) {
   }
 }
 
-/* ---- compaction
- * ----------------------------------------------------------------------------------------------*/
+/* ---- compaction -------------------------------------------------------------------------------*/
 
 enum { UNSEEN, NEEDED, OPEN, DONE };
 
@@ -228,8 +226,7 @@ done:
   return status;
 }
 
-/* ---- copies
- * --------------------------------------------------------------------------------------------------*/
+/* ---- copies -----------------------------------------------------------------------------------*/
 
 static lw_status copy_string(lw_graph *out, const char **s) {
   return *s == NULL ? LW_OK : lw__arena_strndup(&out->arena, *s, strlen(*s), s);

@@ -24,8 +24,7 @@ static lw_status violation(const verifier *v, const char *fmt, ...) {
   return LW_STATUS_INTERNAL;
 }
 
-/* ---- extents
- * -------------------------------------------------------------------------------------------------*/
+/* ---- extents ----------------------------------------------------------------------------------*/
 
 static bool earlier(lw_extent operand, bool is_literal, uint32_t than) {
   return is_literal || (operand < 0 && (uint64_t)~operand < than);
@@ -46,8 +45,7 @@ static lw_status verify_extents(const verifier *v) {
   return LW_OK;
 }
 
-/* ---- values
- * --------------------------------------------------------------------------------------------------*/
+/* ---- values -----------------------------------------------------------------------------------*/
 
 static bool is_permutation(const uint8_t *order, uint32_t rank) {
   uint32_t seen = 0;
@@ -77,8 +75,7 @@ static lw_status verify_value(const verifier *v, lw_value_id id) {
   return LW_OK;
 }
 
-/* ---- nodes
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- nodes ------------------------------------------------------------------------------------*/
 
 static lw_status verify_operands(const verifier *v, lw_node_id id, const lw_node *node) {
   if ((uint64_t)node->operand_begin + node->operand_count > v->g->operands.count) {
@@ -135,8 +132,7 @@ static lw_status verify_node(verifier *v, lw_node_id id) {
   return verify_inference(v, id, node);
 }
 
-/* ---- the interface of the graph
- * ------------------------------------------------------------------------------*/
+/* ---- the interface of the graph ---------------------------------------------------------------*/
 
 static lw_status verify_inputs(const verifier *v) {
   for (uint32_t i = 0; i < v->g->inputs.count; i++) {

@@ -185,8 +185,7 @@ static void test_shapes(void **state) {
   kit_close(&k);
 }
 
-/* ---- random expressions against direct evaluation
- * ------------------------------------------------------------*/
+/* ---- random expressions against direct evaluation ---------------------------------------------*/
 
 enum { symbols = 3, tree_nodes = 24, assignments = 20, random_trees = 3000 };
 
@@ -317,8 +316,7 @@ static void test_order_of_symbols(void **state) {
   }
 }
 
-/* ---- binding
- * -------------------------------------------------------------------------------------------------*/
+/* ---- binding ----------------------------------------------------------------------------------*/
 
 static void test_bind(void **state) {
   (void)state;
