@@ -1,0 +1,68 @@
+/* interp_state.h: the state of a run of the kernel interpreter, shared by its two files: interp.c
+ * executes, interp_memory.c holds memory and checks accesses. */
+#ifndef LW_COMPILER_KERNEL_INTERP_STATE_H
+#define LW_COMPILER_KERNEL_INTERP_STATE_H
+
+#include "compiler/kernel/interp.h"
+#include "compiler/kernel/walk.h"
+
+/* Who touched an element last. Epochs count barriers and block starts of the whole launch, from 1:
+ * accesses of one epoch are not ordered among threads. */
+typedef struct ki_cell {
+  uint32_t write_epoch, read_epoch;
+  uint32_t write_block, read_block; /* block + 1; 0: none; KI_MANY: several */
+  uint16_t writer, reader;          /* threads; KI_MANY_THREADS: several */
+} ki_cell;
+#define KI_MANY UINT32_MAX
+#define KI_MANY_THREADS UINT16_MAX
+
+/* An element of a local array. */
+typedef struct ki_slot {
+  lw_scalar value;
+  uint32_t block_epoch; /* first epoch of the block that wrote it */
+  uint32_t loop, writer,
+      reader; /* serial number of the VECTOR loop that touched it, and iterations + 1 */
+} ki_slot;
+
+typedef struct ki {
+  const lw_kernel *kernel;
+  const lw_kinterp_buffer *buffers;
+  const int64_t *scalars;
+  lw_diag *diag;
+  lw_kinterp_counts counts;
+  lw_arena arena;
+  uint32_t threads;
+  uint8_t *live, *plain;
+  lw_scalar **values; /* per instruction with a value: one per thread */
+  ki_cell **cells;    /* per written buffer */
+  int64_t *lengths;   /* per buffer: elements */
+  lw_scalar **shared;
+  ki_cell **shared_cells;
+  ki_slot **locals; /* per array: count * threads, by element, then thread */
+  uint8_t *masks;   /* per depth: threads bytes */
+  int64_t block;
+  uint32_t epoch, block_epoch;
+  uint32_t instr;                        /* where we are, for messages */
+  uint32_t loop, iteration, loop_serial; /* the VECTOR loop around, 0: none */
+} ki;
+
+lw_status ki_fail(const ki *k, uint32_t thread, const char *fmt, ...) LW_PRINTF(3, 4);
+lw_status ki_memory_init(ki *k) LW_MUST_CHECK;
+/* Element index of an access to buffer |in->object| by |thread|, checked to lie inside it with
+ * |width| - 1 more. */
+lw_status ki_place(const ki *k, const lw_kinstr *in, uint32_t thread, uint32_t width,
+                   int64_t *out) LW_MUST_CHECK;
+lw_status ki_buffer_get(ki *k, uint32_t buffer, int64_t index, uint32_t thread,
+                        lw_scalar *out) LW_MUST_CHECK;
+lw_status ki_buffer_set(ki *k, uint32_t buffer, int64_t index, uint32_t thread,
+                        lw_scalar x) LW_MUST_CHECK;
+lw_status ki_shared_get(ki *k, uint32_t array, int64_t index, uint32_t thread,
+                        lw_scalar *out) LW_MUST_CHECK;
+lw_status ki_shared_set(ki *k, uint32_t array, int64_t index, uint32_t thread,
+                        lw_scalar x) LW_MUST_CHECK;
+lw_status ki_local_get(ki *k, uint32_t array, int64_t index, uint32_t thread,
+                       lw_scalar *out) LW_MUST_CHECK;
+lw_status ki_local_set(ki *k, uint32_t array, int64_t index, uint32_t thread,
+                       lw_scalar x) LW_MUST_CHECK;
+
+#endif
