@@ -54,23 +54,26 @@ static lw_status step_graph(pipeline *p, const lw_graph *graph) {
   return LW_OK;
 }
 
-static void dump_pass(void *user, const char *pass, const lw_graph *graph) {
-  const pipeline *p = user;
+static lw_status dump_pass(void *context, const char *pass, uint32_t round, const lw_graph *graph) {
+  const pipeline *p = context;
   lw_text name = {0}, text = {0};
+  (void)round;
   lw__text_add(&name, "passes.%s", pass);
   lw__graph_print(graph, false, &text);
   dump(p, lw__text_str(&name), &text);
+  lw_status status = name.status != LW_OK ? name.status : text.status;
   lw__text_deinit(&name);
   lw__text_deinit(&text);
+  return status;
 }
 
 static lw_status step_passes(pipeline *p) {
   lw_graph *g = &p->out->graph;
   lw_pass_options options;
-  lw__pass_options_default(&options, is_gpu(p));
-  options.dump = p->options->dump ? dump_pass : NULL;
-  options.dump_user = p;
-  LW_TRY(lw__pass_run(g, &options, p->diag));
+  lw__pass_options_init(&options);
+  options.after = p->options->dump ? dump_pass : NULL;
+  options.context = p;
+  if (!p->options->skip_passes) LW_TRY(lw__pass_run(g, &options, p->diag));
   for (uint32_t i = 0; i < g->inputs.count && p->options->channels_last_io; i++) use_channels_last(g, g->inputs.data[i]);
   for (uint32_t i = 0; i < g->outputs.count && p->options->channels_last_io; i++)
     if (lw__producer(g, g->outputs.data[i])->op != LW_OP_CONST) use_channels_last(g, g->outputs.data[i]);

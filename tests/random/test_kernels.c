@@ -85,15 +85,21 @@ static int run_mode(sample *s, uint64_t seed, const char *profile, bool fuse, ui
   snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
   lw_compile_options options = {.profile = lw__device_profile_find(profile), .policy = lw__resource_policy_find("opt-in")};
   options.fuse.off = !fuse;
+  options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
   lw_compiled compiled;
   lw_kexec_result result;
-  lw_status status = lw__compile(&s->graph, &options, false, &s->diag, &compiled);
-  if (status == LW_OK) status = lw_kexec_run(&compiled, s->input_data, s->output_data, &s->diag, &result);
+  lw_diag diag = {0};
+  lw_status status = lw__compile(&s->graph, &options, false, &diag, &compiled);
+  if (status == LW_OK) status = lw_kexec_run(&compiled, s->input_data, s->output_data, &diag, &result);
   if (status == LW_OK) *kernels += result.launches;
   lw__compiled_deinit(&compiled);
-  if (status == LW_OK) return compare_outputs(s, mode, seed);
+  if (status == LW_OK) {
+    lw__diag_deinit(&diag);
+    return compare_outputs(s, mode, seed);
+  }
   printf("seed %llu %s: %s\n", (unsigned long long)seed, mode, lw_status_name(status));
-  print_messages(&s->diag);
+  print_messages(&diag);
+  lw__diag_deinit(&diag);
   return 1;
 }
 

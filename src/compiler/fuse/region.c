@@ -187,24 +187,24 @@ void lw__region_deinit(lw_region *region) {
   lw_vec_free(&region->reductions);
 }
 
-static lw_ix extent_var(lw_region *region, int64_t extent) {
-  return lw__ix_new_var(&region->pool.ix, extent > 0 ? extent : 1);
+lw_ix lw__region_var(lw_region *region, int64_t extent) {
+  return extent > 1 ? lw__ix_new_var(&region->pool.ix, extent) : lw__ix_const(&region->pool.ix, 0);
 }
 
 void lw__region_plain_space(lw_region *region, lw_ix *out_space) {
   switch (region->cls) {
   case LW_KCLASS_REDUCE:
-    out_space[0] = extent_var(region, region->rows);
-    out_space[1] = extent_var(region, region->cols);
+    out_space[0] = lw__region_var(region, region->rows);
+    out_space[1] = lw__region_var(region, region->cols);
     break;
   case LW_KCLASS_DOT:
   case LW_KCLASS_CONV:
-    out_space[0] = extent_var(region, region->b);
-    out_space[1] = extent_var(region, region->m);
-    out_space[2] = extent_var(region, region->n);
-    out_space[3] = extent_var(region, region->k);
+    out_space[0] = lw__region_var(region, region->b);
+    out_space[1] = lw__region_var(region, region->m);
+    out_space[2] = lw__region_var(region, region->n);
+    out_space[3] = lw__region_var(region, region->k);
     break;
-  default: out_space[0] = extent_var(region, region->elements);
+  default: out_space[0] = lw__region_var(region, region->elements);
   }
 }
 
@@ -262,7 +262,8 @@ static lw_status place_reduce_operand(placer *p, const lw_node *node, const lw_i
   for (uint32_t d = 0; d < shape->rank; d++)
     if (node->attr.reduce.axes >> d & 1) reduced.dim[reduced.rank++] = shape->dim[d];
   lw_ix cols[LW_MAX_RANK], index[LW_MAX_RANK];
-  lw__access_unflatten(&p->region->pool.ix, &reduced, p->c, cols);
+  for (uint32_t d = 0; d < reduced.rank; d++) cols[d] = lw__ix_const(&p->region->pool.ix, 0);
+  if (p->region->cols > 0) lw__access_unflatten(&p->region->pool.ix, &reduced, p->c, cols);
   for (uint32_t d = 0, kept = 0, gone = 0; d < shape->rank; d++)
     index[d] = node->attr.reduce.axes >> d & 1 ? cols[gone++] : result[kept++];
   return place(p, lw__operand(g, node, 0), index);
@@ -581,7 +582,20 @@ static lw_status place_all(placer *p, const lw_ix *space) {
   return region->pool.ix.status;
 }
 
+/* Nothing to run: what must be stored has no elements either, or the set is no kernel. */
+static lw_status place_nothing(lw_region *region) {
+  for (uint32_t i = 0; i < region->node_count; i++) {
+    lw_value_id v = lw__node(region->ctx->graph, region->nodes[i])->result;
+    if (!lw__region_is_output(region->ctx, v)) continue;
+    if (lw__shape_numel(&lw__value(region->ctx->graph, v)->shape) != 0)
+      return refuse(region, "an empty result and others in one kernel");
+    LW_TRY(lw_vec_push(&region->outputs, (lw_region_output){.value = v, .offset = LW_NONE, .elem = LW_NONE}));
+  }
+  return LW_OK;
+}
+
 lw_status lw__region_place(lw_region *region, const lw_ix *space) {
+  if (region->cls == LW_KCLASS_REDUCE ? region->rows == 0 : region->elements == 0) return place_nothing(region);
   placer p = {.region = region, .r = space[0], .c = region->cls == LW_KCLASS_REDUCE ? space[1] : LW_NONE};
   lw_status status = place_all(&p, space);
   lw_vec_free(&p.work);

@@ -66,7 +66,9 @@ typedef struct lw_region {
 lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes, uint32_t count) LW_MUST_CHECK;
 void lw__region_deinit(lw_region *region);
 
-/* One fresh variable per extent of the space: what analysis uses. Empty extents count as 1. */
+/* A fresh variable over 0 .. extent-1; the constant 0 when that is all there is (or the extent is 0). */
+lw_ix lw__region_var(lw_region *region, int64_t extent);
+/* One fresh variable per extent of the space: what analysis uses. */
 void lw__region_plain_space(lw_region *region, lw_ix *out_space);
 /* Distinct values that the placed region loads or stores. */
 uint32_t lw__region_buffer_count(const lw_region *region);

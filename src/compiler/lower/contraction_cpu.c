@@ -14,6 +14,9 @@ typedef struct lanes_nest {
 } lanes_nest;
 
 static lw_kval c64(lanes_nest *t, int64_t x) { return lw__kb_const_i(&t->nest.kb, LW_DTYPE_I64, x); }
+static lw_kval c32(lanes_nest *t, int64_t x) { return lw__kb_const_i(&t->nest.kb, LW_DTYPE_I32, x); }
+static lw_kval wide(lanes_nest *t, lw_kval a) { return lw__kb_cast(&t->nest.kb, a, LW_DTYPE_I64); }
+static lw_kval narrow(lanes_nest *t, lw_kval a) { return lw__kb_cast(&t->nest.kb, a, LW_DTYPE_I32); }
 static lw_kval f2(lanes_nest *t, lw_fn f, lw_kval a, lw_kval b) { return lw__kb_fn(&t->nest.kb, f, a, b, LW_NONE); }
 
 /* Lanes that stay clear of the divisions in n's addresses, if there are enough of them. */
@@ -33,7 +36,7 @@ static lw_status choose_lanes(lw_region_context *ctx, const lw_node_id *nodes, u
 }
 
 static lw_kval open_lane_loop(lanes_nest *t) {
-  return lw__kb_for(&t->nest.kb, LW_DTYPE_I64, c64(t, 0), t->lane_count, c64(t, 1), LW_KLOOP_VECTOR);
+  return lw__kb_for(&t->nest.kb, LW_DTYPE_I32, c32(t, 0), t->lane_count, c32(t, 1), LW_KLOOP_VECTOR);
 }
 
 static void close_loop(lanes_nest *t) {
@@ -41,7 +44,7 @@ static void close_loop(lanes_nest *t) {
   lw__nest_forget(&t->nest);
 }
 
-static lw_kval cell(lanes_nest *t, lw_kval row, lw_kval lane) { return f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, row, c64(t, t->lanes)), lane); }
+static lw_kval cell(lanes_nest *t, lw_kval row, lw_kval lane) { return f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, row, c32(t, t->lanes)), lane); }
 
 static void clear_tile(lanes_nest *t, uint32_t acc) {
   lw_kbuilder *kb = &t->nest.kb;
@@ -61,8 +64,8 @@ static lw_status multiply(lanes_nest *t, lw_kval m0, lw_kval m_last, uint32_t ac
   LW_TRY(lw__nest_bind(&t->nest, t->lane, lane));
   lw__kb_lset(kb, right, lane, lw__contraction_factor(&t->nest, region->rhs, t->type));
   close_loop(t);
-  lw_kval i = lw__kb_for(kb, LW_DTYPE_I64, c64(t, 0), c64(t, t->rows), c64(t, 1), LW_KLOOP_UNROLL);
-  LW_TRY(lw__nest_bind(&t->nest, t->space.m, f2(t, LW_FN_MIN, f2(t, LW_FN_ADD, m0, i), m_last)));
+  lw_kval i = lw__kb_for_n(kb, t->rows, LW_KLOOP_UNROLL);
+  LW_TRY(lw__nest_bind(&t->nest, t->space.m, f2(t, LW_FN_MIN, f2(t, LW_FN_ADD, m0, wide(t, i)), m_last)));
   lw_kval left = lw__contraction_factor(&t->nest, region->lhs, t->type);
   lane = open_lane_loop(t);
   lw_kval at = cell(t, i, lane);
@@ -77,8 +80,8 @@ static lw_status multiply(lanes_nest *t, lw_kval m0, lw_kval m_last, uint32_t ac
 static lw_status store_tile(lanes_nest *t, lw_kval m0, lw_kval row_count, uint32_t acc) {
   lw_region *region = t->nest.region;
   lw_kbuilder *kb = &t->nest.kb;
-  lw_kval i = lw__kb_for(kb, LW_DTYPE_I64, c64(t, 0), row_count, c64(t, 1), LW_KLOOP_SERIAL);
-  LW_TRY(lw__nest_bind(&t->nest, t->space.m, f2(t, LW_FN_ADD, m0, i)));
+  lw_kval i = lw__kb_for(kb, LW_DTYPE_I32, c32(t, 0), row_count, c32(t, 1), LW_KLOOP_SERIAL);
+  LW_TRY(lw__nest_bind(&t->nest, t->space.m, f2(t, LW_FN_ADD, m0, wide(t, i))));
   lw_kval lane = open_lane_loop(t);
   LW_TRY(lw__nest_bind(&t->nest, t->lane, lane));
   LW_TRY(lw__nest_leaf(&t->nest, lw__node(region->ctx->graph, region->anchor)->result, lw__kb_lget(kb, acc, cell(t, i, lane)), LW_NONE));
@@ -99,13 +102,15 @@ static lw_status kernel_body(lanes_nest *t, int64_t *out_grid) {
   LW_TRY(lw__nest_bind(&t->nest, t->space.b, region->b > 1 ? f2(t, LW_FN_DIV, rest, c64(t, tiles_m)) : c64(t, 0)));
   LW_TRY(lw__nest_bind(&t->nest, t->nq, nq));
   lw_kval m0 = f2(t, LW_FN_MUL, tile_m, c64(t, t->rows)), left = f2(t, LW_FN_SUB, rows, m0);
-  t->lane_count = c64(t, t->lanes);
-  if (region->n % t->lanes)
-    t->lane_count = f2(t, LW_FN_MIN, t->lane_count, f2(t, LW_FN_SUB, c64(t, region->n), f2(t, LW_FN_MUL, nq, c64(t, t->lanes))));
+  t->lane_count = c32(t, t->lanes);
+  if (region->n % t->lanes) {
+    lw_kval rest_n = f2(t, LW_FN_SUB, c64(t, region->n), f2(t, LW_FN_MUL, nq, c64(t, t->lanes)));
+    t->lane_count = narrow(t, f2(t, LW_FN_MIN, c64(t, t->lanes), rest_n));
+  }
   uint32_t acc = lw__kb_local(kb, t->type, (uint32_t)(t->rows * t->lanes)), right = lw__kb_local(kb, t->type, (uint32_t)t->lanes);
   clear_tile(t, acc);
   if (region->k > 0) LW_TRY(multiply(t, m0, f2(t, LW_FN_SUB, rows, c64(t, 1)), acc, right));
-  return store_tile(t, m0, f2(t, LW_FN_MIN, left, c64(t, t->rows)), acc);
+  return store_tile(t, m0, narrow(t, f2(t, LW_FN_MIN, left, c64(t, t->rows))), acc);
 }
 
 static lw_status build(lanes_nest *t, lw_region *region, const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
@@ -115,8 +120,8 @@ static lw_status build(lanes_nest *t, lw_region *region, const lw_lower_options 
   t->rows = lw__min_i64(rows_per_tile, region->m);
   t->type = lw__contraction_type(region);
   lw__region_plain_space(region, space);
-  t->nq = lw__ix_new_var(ix, lw__ceil_div(region->n, t->lanes));
-  t->lane = lw__ix_new_var(ix, t->lanes);
+  t->nq = lw__region_var(region, lw__ceil_div(region->n, t->lanes));
+  t->lane = lw__region_var(region, t->lanes);
   space[2] = lw__ix_add(ix, lw__ix_affine(ix, t->nq, t->lanes, 0), t->lane);
   t->space = (lw_contraction_space){space[0], space[1], space[2], space[3]};
   LW_TRY(lw__region_place(region, space));

@@ -107,7 +107,7 @@ static lw_status lower_vectors(lw_region_context *ctx, const lw_node_id *nodes, 
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) {
     int64_t vectors = region.elements / lanes;
-    lw_ix q = lw__ix_new_var(&region.pool.ix, vectors), j = lw__ix_new_var(&region.pool.ix, lanes);
+    lw_ix q = lw__region_var(&region, vectors), j = lw__region_var(&region, lanes);
     lw_ix i = lw__ix_add(&region.pool.ix, lw__ix_affine(&region.pool.ix, q, lanes, 0), j);
     status = lw__region_place(&region, &i);
     if (status == LW_OK) status = gpu_kernel(&region, q, j, lanes, vectors, options, diag, out);
@@ -140,7 +140,7 @@ static lw_status choose_inner(lw_region_context *ctx, const lw_node_id *nodes, u
   lw_ix i;
   lw_vec_i64 divisors = {0};
   lw_status status = place_linear_space(&plain, ctx, nodes, count, &i);
-  if (status == LW_OK) status = lw__nest_divisors(&plain, i, &divisors);
+  if (status == LW_OK && plain.elements > 0) status = lw__nest_divisors(&plain, i, &divisors);
   int64_t inner = plain.elements;
   for (uint32_t d = 0; d < divisors.count; d++)
     if (divisors.data[d] < inner) inner = divisors.data[d];
@@ -194,7 +194,7 @@ static lw_status lower_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK && region.elements > 0) {
     int64_t rows = region.elements / inner;
-    lw_ix r = lw__ix_new_var(&region.pool.ix, rows), c = lw__ix_new_var(&region.pool.ix, inner);
+    lw_ix r = lw__region_var(&region, rows), c = lw__region_var(&region, inner);
     lw_ix i = lw__ix_add(&region.pool.ix, lw__ix_affine(&region.pool.ix, r, inner, 0), c);
     status = lw__region_place(&region, &i);
     if (status == LW_OK) status = cpu_kernel(&region, r, c, rows, inner, options, diag, out);

@@ -48,6 +48,8 @@ static lw_status look_at(lw_region_context *ctx, const lw_node_id *nodes, uint32
   if (status == LW_OK) {
     out->rows = region.rows;
     out->cols = region.cols;
+  }
+  if (status == LW_OK && region.rows > 0) {
     out->columns_strided = are_columns_strided(&region, space[0], space[1]);
     out->lanes = 1;
     if (region.cols > 0)
@@ -59,7 +61,7 @@ static lw_status look_at(lw_region_context *ctx, const lw_node_id *nodes, uint32
 
 lw_status lw__lower_reduce(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
                            lw_diag *diag, lw_lowered *out) {
-  lw_reduce_shape shape;
+  lw_reduce_shape shape = {0};
   LW_TRY(look_at(ctx, nodes, count, &shape));
   if (shape.rows == 0) return LW_OK;
   return options->target == LW_KTARGET_GPU ? lw__lower_reduce_gpu(ctx, nodes, count, &shape, options, diag, out)

@@ -19,6 +19,8 @@ typedef struct cpu_nest {
 } cpu_nest;
 
 static lw_kval ci(cpu_nest *cn, int64_t x) { return lw__kb_const_i(&cn->nest.kb, LW_DTYPE_I64, x); }
+static lw_kval c32(cpu_nest *cn, int64_t x) { return lw__kb_const_i(&cn->nest.kb, LW_DTYPE_I32, x); }
+static lw_kval narrow(cpu_nest *cn, lw_kval x) { return lw__kb_cast(&cn->nest.kb, x, LW_DTYPE_I32); }
 static lw_kval op(cpu_nest *cn, lw_fn fn, lw_kval a, lw_kval b) { return lw__kb_fn(&cn->nest.kb, fn, a, b, LW_NONE); }
 
 /* ---- one element of a pass -------------------------------------------------------------------------------------*/
@@ -57,12 +59,12 @@ static bool has_outputs(const cpu_nest *cn, lw_place_kind kind) {
 /* Columns lo..hi of the current row, one by one or as vector lanes. */
 static lw_status open_columns(cpu_nest *cn, lw_kval lo, lw_kval hi, lw_kloop loop, lw_kval *out_c) {
   *out_c = lw__kb_for(&cn->nest.kb, LW_DTYPE_I64, lo, hi, ci(cn, 1), loop);
-  cn->nest.whole_at = *out_c;
+  cn->nest.whole_at = narrow(cn, *out_c);
   return lw__nest_bind(&cn->nest, cn->c, *out_c);
 }
 
 static lw_status open_lanes(cpu_nest *cn, lw_kval *out_lane) {
-  *out_lane = lw__kb_for(&cn->nest.kb, LW_DTYPE_I64, ci(cn, 0), cn->lane_count, ci(cn, 1), LW_KLOOP_VECTOR);
+  *out_lane = lw__kb_for(&cn->nest.kb, LW_DTYPE_I32, c32(cn, 0), cn->lane_count, c32(cn, 1), LW_KLOOP_VECTOR);
   cn->nest.lane_at = *out_lane;
   return lw__nest_bind(&cn->nest, cn->lane, *out_lane);
 }
@@ -98,9 +100,9 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
   LW_TRY(init_accumulators(cn, pass));
   if (whole) {
     lw_kval base = lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, cn->lanes), LW_KLOOP_SERIAL);
-    lw_kval lane = lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, cn->lanes), ci(cn, 1), LW_KLOOP_VECTOR);
-    c = op(cn, LW_FN_ADD, base, lane);
-    cn->nest.whole_at = c;
+    lw_kval lane = lw__kb_for_n(kb, cn->lanes, LW_KLOOP_VECTOR);
+    c = op(cn, LW_FN_ADD, base, lw__kb_cast(kb, lane, LW_DTYPE_I64));
+    cn->nest.whole_at = narrow(cn, c);
     LW_TRY(lw__nest_bind(&cn->nest, cn->c, c));
     LW_TRY(accumulate_lane(cn, pass, lane));
     close_loop(cn);
@@ -108,20 +110,20 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
   }
   if (whole < region->cols) {
     LW_TRY(open_columns(cn, ci(cn, whole), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
-    LW_TRY(accumulate_lane(cn, pass, ci(cn, 0)));
+    LW_TRY(accumulate_lane(cn, pass, c32(cn, 0)));
     close_loop(cn);
   }
   for (uint32_t i = 0; i < region->reductions.count; i++) {
     if (region->reductions.data[i].stage != pass) continue;
     const lw_node *node = lw__node(region->ctx->graph, region->reductions.data[i].node);
     if (cn->lanes > 1) {
-      lw_kval lane = lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 1), ci(cn, cn->lanes), ci(cn, 1), LW_KLOOP_SERIAL);
-      lw_kval sum = lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, cn->acc[i], ci(cn, 0)),
+      lw_kval lane = lw__kb_for(kb, LW_DTYPE_I32, c32(cn, 1), c32(cn, cn->lanes), c32(cn, 1), LW_KLOOP_SERIAL);
+      lw_kval sum = lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, cn->acc[i], c32(cn, 0)),
                               lw__kb_lget(kb, cn->acc[i], lane), LW_NONE);
-      lw__kb_lset(kb, cn->acc[i], ci(cn, 0), sum);
+      lw__kb_lset(kb, cn->acc[i], c32(cn, 0), sum);
       close_loop(cn);
     }
-    LW_TRY(lw__nest_leaf(&cn->nest, node->result, lw__kb_lget(kb, cn->acc[i], ci(cn, 0)), LW_NONE));
+    LW_TRY(lw__nest_leaf(&cn->nest, node->result, lw__kb_lget(kb, cn->acc[i], c32(cn, 0)), LW_NONE));
   }
   return LW_OK;
 }
@@ -133,7 +135,7 @@ static lw_status column_pass(cpu_nest *cn, uint32_t pass) {
   LW_TRY(init_accumulators(cn, pass));
   LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
   LW_TRY(open_lanes(cn, &lane));
-  cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, c, ci(cn, cn->lanes)), lane);
+  cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
   LW_TRY(accumulate_lane(cn, pass, lane));
   close_loop(cn);
   close_loop(cn);
@@ -191,7 +193,7 @@ static lw_status column_body(cpu_nest *cn) {
   if (has_outputs(cn, LW_PLACE_FULL)) {
     LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
     LW_TRY(open_lanes(cn, &lane));
-    cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, c, ci(cn, cn->lanes)), lane);
+    cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
     LW_TRY(store_outputs(cn, LW_PLACE_FULL));
     close_loop(cn);
     close_loop(cn);
@@ -212,8 +214,8 @@ static lw_status cpu_kernel(cpu_nest *cn, int64_t *out_grid) {
   if (cn->across) {
     *out_grid = lw__ceil_div(region->rows, cn->lanes);
     LW_TRY(lw__nest_bind(&cn->nest, cn->r, block));
-    cn->lane_count = op(cn, LW_FN_MIN, ci(cn, cn->lanes),
-                        op(cn, LW_FN_SUB, limit, op(cn, LW_FN_MUL, block, ci(cn, cn->lanes))));
+    cn->lane_count = narrow(cn, op(cn, LW_FN_MIN, ci(cn, cn->lanes),
+                                   op(cn, LW_FN_SUB, limit, op(cn, LW_FN_MUL, block, ci(cn, cn->lanes)))));
     return column_body(cn);
   }
   int64_t rows_per_block = lw__max_i64(1, block_elements / lw__max_i64(1, region->cols));
@@ -230,14 +232,14 @@ static lw_status cpu_kernel(cpu_nest *cn, int64_t *out_grid) {
 static lw_status place_space(cpu_nest *cn, lw_region *region) {
   lw_ix_pool *ix = &region->pool.ix;
   lw_ix zero = lw__ix_const(ix, 0), space[2];
-  cn->c = lw__ix_new_var(ix, lw__max_i64(1, region->cols));
+  cn->c = lw__region_var(region, region->cols);
   cn->lane = zero;
   if (cn->across) {
-    cn->r = lw__ix_new_var(ix, lw__max_i64(1, lw__ceil_div(region->rows, cn->lanes)));
-    cn->lane = lw__ix_new_var(ix, cn->lanes);
+    cn->r = lw__region_var(region, lw__ceil_div(region->rows, cn->lanes));
+    cn->lane = lw__region_var(region, cn->lanes);
     space[0] = lw__ix_add(ix, lw__ix_affine(ix, cn->r, cn->lanes, 0), cn->lane);
   } else {
-    cn->r = lw__ix_new_var(ix, lw__max_i64(1, region->rows));
+    cn->r = lw__region_var(region, region->rows);
     space[0] = cn->r;
   }
   space[1] = cn->c;

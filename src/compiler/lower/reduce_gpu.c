@@ -476,8 +476,8 @@ static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uin
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) {
     lw_ix_pool *ix = &region.pool.ix;
-    lw_ix r = lw__ix_new_var(ix, region.rows), cv = lw__ix_new_var(ix, lw__max_i64(1, plan->vectors));
-    lw_ix j = lw__ix_new_var(ix, plan->lanes), vars[3] = {r, cv, j};
+    lw_ix r = lw__region_var(&region, region.rows), cv = lw__region_var(&region, plan->vectors);
+    lw_ix j = lw__region_var(&region, plan->lanes), vars[3] = {r, cv, j};
     lw_ix space[2] = {r, lw__ix_add(ix, lw__ix_affine(ix, cv, plan->lanes, 0), j)};
     status = lw__region_place(&region, space);
     if (status == LW_OK && plan->pieces > 1) status = split_kernels(&region, vars, plan, options, diag, out);

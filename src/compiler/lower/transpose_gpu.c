@@ -44,7 +44,7 @@ static lw_status place_digits(lw_region *region, lw_region_context *ctx, const l
   lw_ix_pool *ix = &region->pool.ix;
   lw_ix i = lw__ix_const(ix, 0);
   for (uint32_t k = 0; k < d->count; k++) {
-    var[k] = lw__ix_new_var(ix, d->extent[k]);
+    var[k] = lw__region_var(region, d->extent[k]);
     i = lw__ix_add(ix, i, lw__ix_affine(ix, var[k], d->weight[k], 0));
   }
   return lw__region_place(region, &i);
