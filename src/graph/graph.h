@@ -64,7 +64,8 @@ typedef struct lw_value {
  * Every node has exactly one result. */
 typedef struct lw_conv_attr {
   uint32_t spatial;             /* number of spatial dims: 1..3 */
-  int64_t stride[3], dilation[3], pad_lo[3], pad_hi[3]; /* transposed: pads crop the result */
+  int64_t stride[3], dilation[3], pad_lo[3],
+      pad_hi[3]; /* transposed: pads crop the result, negative ones widen it */
   int64_t group;
   bool transposed;
 } lw_conv_attr;
@@ -152,8 +153,9 @@ bool lw__extent_provably_equal(const lw_graph *graph, lw_extent a, lw_extent b);
 void lw__extent_print(const lw_graph *graph, lw_extent e,
                       lw_text *out); /* "batch", "2*s0", "(s0 + 1)//2" */
 /* Replaces symbols by numbers in every shape; |values[i]| for |names[i]|. Fails (USAGE) naming
- * every symbol that is left when |require_all|. Shapes that become impossible (negative) are USAGE
- * errors too. */
+ * every symbol that is left when |require_all|. Shapes that become impossible (negative), and nodes
+ * that break a rule with these numbers, are USAGE errors too. Names of no symbol are ignored. On
+ * failure no shape is changed. */
 lw_status lw__graph_bind_symbols(lw_graph *graph, const char *const *names, const int64_t *values,
                                  uint32_t count, bool require_all) LW_MUST_CHECK;
 bool lw__shape_is_static(const lw_shape *shape);

@@ -1,6 +1,10 @@
-/* test_composite.c: the one spelling of each composite, node by node. What they compute is tested
- * with the interpreter. */
+/* test_composite.c: the one spelling of each composite, node by node, and what it computes against
+ * the textbook formula in doubles. */
+#include <math.h>
+
 #include "graph_kit.h"
+
+#include "graph/interp.h"
 
 static void assert_spelled(kit *k, lw_value_id out, const char *expected) {
   OK(k, lw__graph_output(&k->g, out, "y"));
@@ -202,6 +206,109 @@ static void test_relu(void **state) {
   kit_close(&k);
 }
 
+enum { rows = 3, columns = 5 };
+
+/* Fills |x|, makes |y| of the graph's only input with |build| and compares it with |expected|. */
+static void assert_computes(lw_status (*build)(lw_graph *g, lw_value_id x, lw_value_id *y),
+                            void (*expected)(const double *row, double *out)) {
+  kit k;
+  lw_arena arena = {0};
+  lw_oracle_tensor result = {0};
+  float x[rows * columns];
+  double row[columns], want[columns];
+  kit_open(&k);
+  lw_value_id in = INPUT(&k, F32, rows, columns), y = LW_NONE;
+  for (int i = 0; i < rows * columns; i++) x[i] = (float)((i * 37) % 19) * 0.375f - 3.0f;
+  OK(&k, build(&k.g, in, &y));
+  OK(&k, lw__graph_output(&k.g, y, "y"));
+  lw_host_tensor input = {LW_DTYPE_F32, SHAPE(rows, columns), x};
+  OK(&k, lw__interp_run(&k.g, LW_INTERP_IDEAL, &input, &arena, 0, &k.diag, &result));
+  assert_int_equal(result.count, rows * columns);
+  for (int r = 0; r < rows; r++) {
+    for (int c = 0; c < columns; c++) row[c] = (double)x[r * columns + c];
+    expected(row, want);
+    for (int c = 0; c < columns; c++) {
+      assert_true(fabs(result.f[r * columns + c] - want[c]) < 2e-7); /* constants are f32 */
+    }
+  }
+  lw__arena_deinit(&arena);
+  kit_close(&k);
+}
+
+static lw_status build_log_softmax(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  return lw__graph_softmax(g, x, 2, true, y);
+}
+static void expected_log_softmax(const double *row, double *out) {
+  double sum = 0;
+  for (int c = 0; c < columns; c++) sum += exp(row[c]);
+  for (int c = 0; c < columns; c++) out[c] = row[c] - log(sum);
+}
+
+static lw_status build_softmax(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  return lw__graph_softmax(g, x, 2, false, y);
+}
+static void expected_softmax(const double *row, double *out) {
+  expected_log_softmax(row, out);
+  for (int c = 0; c < columns; c++) out[c] = exp(out[c]);
+}
+
+static lw_status build_layer_norm(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  float scale[columns] = {1, 2, -1, 0.5f, 0}, bias[columns] = {0, 1, 2, 3, 4};
+  lw_shape shape = SHAPE(columns);
+  lw_value_id s = LW_NONE, b = LW_NONE;
+  LW_TRY(lw__graph_const_copy(g, LW_DTYPE_F32, &shape, scale, &s));
+  LW_TRY(lw__graph_const_copy(g, LW_DTYPE_F32, &shape, bias, &b));
+  return lw__graph_layer_norm(g, x, 2, 0.25, s, b, y, NULL, NULL);
+}
+static void expected_layer_norm(const double *row, double *out) {
+  const double scale[columns] = {1, 2, -1, 0.5, 0};
+  double mean = 0, variance = 0;
+  for (int c = 0; c < columns; c++) mean += row[c] / columns;
+  for (int c = 0; c < columns; c++) variance += (row[c] - mean) * (row[c] - mean) / columns;
+  for (int c = 0; c < columns; c++) {
+    out[c] = (row[c] - mean) / sqrt(variance + 0.25) * scale[c] + c;
+  }
+}
+
+static lw_status build_gelu(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  return lw__graph_gelu(g, x, false, y);
+}
+static void expected_gelu(const double *row, double *out) {
+  for (int c = 0; c < columns; c++) out[c] = 0.5 * row[c] * erfc(-row[c] / sqrt(2));
+}
+
+static lw_status build_gelu_tanh(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  return lw__graph_gelu(g, x, true, y);
+}
+static void expected_gelu_tanh(const double *row, double *out) {
+  const double root = 2 / sqrt(acos(-1) * 2); /* sqrt(2/pi) */
+  for (int c = 0; c < columns; c++) {
+    double x = row[c];
+    out[c] = 0.5 * x * (1 + tanh(root * (x + 0.044715 * x * x * x)));
+  }
+}
+
+static lw_status build_mean(lw_graph *g, lw_value_id x, lw_value_id *y) {
+  lw_shape shape = lw__value(g, x)->shape;
+  LW_TRY(lw__graph_mean(g, x, 2, true, y));
+  return lw__graph_broadcast(g, *y, &shape, y);
+}
+static void expected_mean(const double *row, double *out) {
+  double mean = 0;
+  for (int c = 0; c < columns; c++) mean += row[c] / columns;
+  for (int c = 0; c < columns; c++) out[c] = mean;
+}
+
+static void test_results(void **state) {
+  (void)state;
+  assert_computes(build_softmax, expected_softmax);
+  assert_computes(build_log_softmax, expected_log_softmax);
+  assert_computes(build_layer_norm, expected_layer_norm);
+  assert_computes(build_gelu, expected_gelu);
+  assert_computes(build_gelu_tanh, expected_gelu_tanh);
+  assert_computes(build_mean, expected_mean);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_softmax),
@@ -212,6 +319,7 @@ int main(void) {
       cmocka_unit_test(test_gelu),
       cmocka_unit_test(test_gelu_tanh),
       cmocka_unit_test(test_relu),
+      cmocka_unit_test(test_results),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
