@@ -347,7 +347,7 @@ static void print_term(const lw_ix_pool *pool, const lw_ix_term *t, bool first, 
   bool minus = t->coef < 0;
   lw__text_add(out, "%s", first ? (minus ? "-" : "") : (minus ? " - " : " + "));
   bool scaled = t->coef != 1 && t->coef != -1;
-  bool braces = scaled && pool->nodes.data[t->atom].kind != LW_IX_VAR;
+  bool braces = t->coef != 1 && pool->nodes.data[t->atom].kind != LW_IX_VAR;
   if (braces) lw__text_add(out, "(");
   print_atom(pool, t->atom, out);
   if (braces) lw__text_add(out, ")");

@@ -40,7 +40,7 @@ typedef struct lw_ix_pool {
   lw_status status;        /* sticky: out of memory or overflow; results are then id 0 (the constant 0). Look at it once. */
   struct lw_ix_memo *memo; /* results of lw__ix_div by operands */
   uint32_t memo_size, memo_count;
-  uint32_t nesting;        /* calls of rules inside rules, now */
+  uint32_t nesting, effort; /* calls of rules inside rules: how deep now, how many since the outermost */
   LW_VEC(struct lw_ix_stand_in) stand_ins;
 } lw_ix_pool;
 /* UNSUPPORTED also stands for an expression above one of these limits: whoever composes maps then stores a value in

@@ -134,33 +134,44 @@ static bool div_of_mod(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, lw_i
   return true;
 }
 
-/* (y/d + e) / c = (y + d*e) / (c*d), and, as -(y/d) = (-y + d-1)/d, (e - y/d) / c = (d*e - y + d-1) / (c*d). */
-static bool div_nested(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, lw_ix *out) {
-  uint32_t at = 0;
-  for (; at < form->count; at++) {
-    if (form->term[at].coef != 1 && form->term[at].coef != -1) continue;
-    if (pool->nodes.data[form->term[at].atom].kind == LW_IX_DIV) break;
+static bool contains(const lw_ix_form *form, lw_ix atom) {
+  for (uint32_t i = 0; i < form->count; i++) {
+    if (form->term[i].atom == atom) return true;
   }
-  if (at == form->count) return false;
-  int64_t sign = form->term[at].coef;
-  lw_ix_node div = pool->nodes.data[form->term[at].atom];
-  int64_t d = div.constant, cd, coef, constant;
-  if (!lw__mul_i64(c, d, &cd) || !lw__mul_i64(form->constant, d, &constant)) return false;
+  return false;
+}
+
+/* Sets |out| to y + d*e of (y/d + e) / c, y/d being term |at|, in the linear view; for -(y/d) = (-y + d-1)/d alike. */
+static bool merge_nested(const lw_ix_pool *pool, const lw_ix_form *form, uint32_t at, lw_ix_form *out) {
+  const lw_ix_node *div = &pool->nodes.data[form->term[at].atom];
+  int64_t sign = form->term[at].coef, d = div->constant, coef, constant;
+  if (!lw__mul_i64(form->constant, d, &constant)) return false;
   if (sign < 0 && !lw__add_i64(constant, d - 1, &constant)) return false;
-  lw_ix_form merged;
-  lw__ix_form_init(&merged, constant);
-  if (!lw__ix_form_add(pool, &merged, div.arg, sign)) return false;
+  lw__ix_form_init(out, constant);
   for (uint32_t i = 0; i < form->count; i++) {
     if (i == at) continue;
     if (!lw__mul_i64(form->term[i].coef, d, &coef) ||
-        !lw__ix_form_add_term(pool, &merged, form->term[i].atom, coef)) {
+        !lw__ix_form_add_linear(pool, out, form->term[i].atom, coef)) {
       return false;
     }
   }
-  int64_t lo, hi;
-  if (!lw__ix_form_range(pool, &merged, &lo, &hi)) return false;
-  *out = lw__ix_div(pool, lw__ix_form_finish(pool, &merged), cd);
-  return true;
+  return lw__ix_form_add_linear(pool, out, div->arg, sign);
+}
+
+/* (y/d + e) / c = (y + d*e) / (c*d), unless e depends on y in a way that keeps y/d alive. */
+static bool div_nested(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, lw_ix *out) {
+  for (uint32_t at = 0; at < form->count; at++) {
+    lw_ix_term t = form->term[at];
+    if ((t.coef != 1 && t.coef != -1) || pool->nodes.data[t.atom].kind != LW_IX_DIV) continue;
+    int64_t cd, lo, hi;
+    lw_ix_form merged;
+    if (!lw__mul_i64(c, pool->nodes.data[t.atom].constant, &cd)) continue;
+    if (!merge_nested(pool, form, at, &merged) || contains(&merged, t.atom)) continue;
+    if (!lw__ix_form_range(pool, &merged, &lo, &hi)) continue;
+    *out = lw__ix_div(pool, lw__ix_form_present(pool, &merged), cd);
+    return true;
+  }
+  return false;
 }
 
 static lw_ix div_by_rules(lw_ix_pool *pool, lw_ix e, int64_t c) {
@@ -176,9 +187,6 @@ static lw_ix div_by_rules(lw_ix_pool *pool, lw_ix e, int64_t c) {
   return lw__ix_make_div(pool, e, c);
 }
 
-/* Rules call each other on smaller expressions. Were they ever to go in circles, the plain quotient is right too. */
-enum { MAX_NESTING = 96 };
-
 lw_ix lw__ix_div(lw_ix_pool *pool, lw_ix a, int64_t c) {
   if (pool->status != LW_OK) return 0;
   if (c < 1) return lw__ix_fail(pool, LW_STATUS_INTERNAL);
@@ -187,10 +195,9 @@ lw_ix lw__ix_div(lw_ix_pool *pool, lw_ix a, int64_t c) {
   if (lo == lw__floor_div(pool->nodes.data[a].hi, c)) return lw__ix_const(pool, lo);
   lw_ix result;
   if (memo_find(pool, a, c, &result)) return result;
-  if (pool->nesting >= MAX_NESTING) return lw__ix_make_div(pool, a, c);
-  pool->nesting++;
+  if (!lw__ix_enter(pool)) return lw__ix_make_div(pool, a, c);
   result = div_by_rules(pool, a, c);
-  pool->nesting--;
+  lw__ix_leave(pool);
   if (pool->status == LW_OK) memo_store(pool, a, c, result);
   return pool->status == LW_OK ? result : 0;
 }
