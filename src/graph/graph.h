@@ -64,8 +64,8 @@ typedef struct lw_value {
  * Every node has exactly one result. */
 typedef struct lw_conv_attr {
   uint32_t spatial;             /* number of spatial dims: 1..3 */
-  int64_t stride[3], dilation[3], pad_lo[3],
-      pad_hi[3]; /* transposed: pads crop the result, negative ones widen it */
+  /* Transposed: pads crop the result, negative ones widen it. */
+  int64_t stride[3], dilation[3], pad_lo[3], pad_hi[3];
   int64_t group;
   bool transposed;
 } lw_conv_attr;
