@@ -58,7 +58,7 @@ void lw__op_gather(lw_call *c) {
   for (uint32_t d = axis + 1; d < data.rank; d++) result.dim[result.rank++] = data.dim[d];
   int64_t count;
   const int64_t *known = gather_known(c, indices, data.dim[axis], &count);
-  if (known != NULL && lw__producer(c->graph, x)->op != LW_OP_CONST) {
+  if (known != NULL) {
     lw__call_out(c, 0, lw__b_reshape(c, lw__b_take(c, x, axis, known, count), &result));
     return;
   }
