@@ -65,10 +65,24 @@ static const lw_node *conv_below(const lw_graph *g, lw_value_id v, lw_value_id *
   return node->op == LW_OP_CONV ? node : NULL;
 }
 
+/* Once per scale, however many rounds look at it. */
+static bool already_said(const lw_diag *diag, const char *where, const char *text) {
+  for (uint32_t m = 0; diag != NULL && m < diag->messages.count; m++) {
+    const lw_message *message = &diag->messages.data[m];
+    if (strcmp(message->where, where) == 0 && strcmp(message->text, text) == 0) return true;
+  }
+  return false;
+}
+
 static void explain(const lw_rewriter *rw, lw_node_id scale, const lw_node *conv, const char *why) {
-  lw__note(rw->diag, LW_SEVERITY_NOTE, lw__node_label(rw->graph, scale),
-           "the scale per channel stays behind convolution '%s': %s",
-           lw__node_label(rw->graph, lw__value(rw->graph, conv->result)->producer), why);
+  lw_text text = {0};
+  const char *where = lw__node_label(rw->graph, scale);
+  lw__text_add(&text, "the scale per channel stays behind convolution '%s': %s",
+               lw__node_label(rw->graph, lw__value(rw->graph, conv->result)->producer), why);
+  if (!already_said(rw->diag, where, lw__text_str(&text))) {
+    lw__note(rw->diag, LW_SEVERITY_NOTE, where, "%s", lw__text_str(&text));
+  }
+  lw__text_deinit(&text);
 }
 
 static const char *reason_to_keep(const lw_rewriter *rw, const lw_node *conv, lw_value_id scaled) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MATCH_VARIABLES = 8, MATCH_NODES = 32 };
+enum { MATCH_VARIABLES = 8, MATCH_NODES = 40, MATCH_DEPTH = 16 };
 
 typedef enum term_kind { TERM_FN, TERM_VARIABLE, TERM_NUMBER, TERM_COMPOSITE } term_kind;
 
@@ -118,7 +118,7 @@ static double read_number(term_text *t) {
 
 static int read_term(term_text *t, int depth) {
   skip_spaces(t);
-  if (t->count == MATCH_NODES || depth > 8) {
+  if (t->count == MATCH_NODES || depth > MATCH_DEPTH) {
     t->bad = true;
     return 0;
   }
@@ -165,37 +165,58 @@ static bool number_matches(const lw_graph *g, const term *p, lw_value_id v) {
   return x == p->number && signbit(x) == signbit(p->number);
 }
 
-static bool term_matches(const lw_graph *g, const term_text *t, int index, lw_value_id v,
-                         binding *b);
+/* What is still to be matched: terms against values. */
+typedef struct goal_list {
+  int term[MATCH_NODES];
+  lw_value_id value[MATCH_NODES];
+  int count;
+} goal_list;
 
-static bool arguments_match(const lw_graph *g, const term_text *t, const term *p,
-                            const lw_node *node, binding *b) {
-  binding before = *b;
-  bool all = true;
-  for (int k = 0; k < p->arg_count && all; k++) {
-    all = term_matches(g, t, p->arg[k], lw__operand(g, node, (uint32_t)k), b);
+static void push_arguments(const lw_graph *g, const term *p, const lw_node *node, bool swapped,
+                           goal_list *goals) {
+  for (int k = p->arg_count - 1; k >= 0; k--) {
+    goals->term[goals->count] = p->arg[k];
+    goals->value[goals->count++] = lw__operand(g, node, (uint32_t)(swapped ? 1 - k : k));
   }
-  if (all || !lw__is_commutative(p->fn)) return all;
-  *b = before;
-  return term_matches(g, t, p->arg[0], lw__operand(g, node, 1), b) &&
-         term_matches(g, t, p->arg[1], lw__operand(g, node, 0), b);
 }
 
-static bool term_matches(const lw_graph *g, const term_text *t, int index, lw_value_id v,
-                         binding *b) {
-  const term *p = &t->node[index];
-  const lw_node *node = lw__producer(g, v);
-  switch (p->kind) {
-    case TERM_NUMBER: return number_matches(g, p, v);
-    case TERM_VARIABLE:
-      if (b->value[p->variable] == LW_NONE) b->value[p->variable] = v;
-      return b->value[p->variable] == v;
-    case TERM_FN:
-      if (node->op != LW_OP_MAP || node->attr.fn != p->fn) return false;
-      return arguments_match(g, t, p, node, b);
-    case TERM_COMPOSITE: break;
+/* Goals one after the other; at a commutative function both orders, each with all that is left. */
+static bool goals_match(const lw_graph *g, const term_text *t, goal_list goals, binding *b) {
+  while (goals.count > 0) {
+    goals.count--;
+    const term *p = &t->node[goals.term[goals.count]];
+    lw_value_id v = goals.value[goals.count];
+    const lw_node *node = lw__producer(g, v);
+    switch (p->kind) {
+      case TERM_NUMBER:
+        if (!number_matches(g, p, v)) return false;
+        break;
+      case TERM_VARIABLE:
+        if (b->value[p->variable] == LW_NONE) b->value[p->variable] = v;
+        if (b->value[p->variable] != v) return false;
+        break;
+      case TERM_FN:
+        if (node->op != LW_OP_MAP || node->attr.fn != p->fn) return false;
+        if (lw__is_commutative(p->fn)) {
+          goal_list other = goals;
+          binding before = *b;
+          push_arguments(g, p, node, true, &other);
+          if (goals_match(g, t, other, b)) return true;
+          *b = before;
+        }
+        push_arguments(g, p, node, false, &goals);
+        break;
+      case TERM_COMPOSITE: return false;
+    }
   }
-  return false;
+  return true;
+}
+
+static bool term_matches(const lw_graph *g, const term_text *t, lw_value_id v, binding *b) {
+  goal_list goals = {.count = 1};
+  goals.term[0] = 0;
+  goals.value[0] = v;
+  return goals_match(g, t, goals, b);
 }
 
 static bool guard_holds(const lw_graph *g, lw_guard_kind when, lw_dtype dtype, const binding *b) {
@@ -240,7 +261,7 @@ static lw_status apply_rule(lw_rewriter *rw, const lw_rule *rule, lw_node_id n, 
     return lw__fail(rw->diag, LW_STATUS_INTERNAL, "", "malformed pattern '%s'", rule->pattern);
   }
   lw_value_id result = lw__node(g, n)->result;
-  if (!term_matches(g, &pattern, 0, result, &b)) return LW_OK;
+  if (!term_matches(g, &pattern, result, &b)) return LW_OK;
   if (!guard_holds(g, rule->when, lw__value(g, result)->dtype, &b)) return LW_OK;
   if (!read_text(rule->replacement, &replacement)) {
     return lw__fail(rw->diag, LW_STATUS_INTERNAL, "", "malformed replacement '%s'",
