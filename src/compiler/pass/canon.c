@@ -174,6 +174,25 @@ static lw_status canon_limit(lw_rewriter *rw, const lw_node *node, lw_value_id *
   return map_number(g, LW_FN_MIN, *out, inner_number, out);
 }
 
+/* sum + 0: whether a sum that is zero is -0 depends on its order, so nobody may rely on it. */
+static lw_status canon_add_zero(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
+  lw_graph *g = rw->graph;
+  for (uint32_t k = 0; k < 2; k++) {
+    double number;
+    lw_value_id sum = lw__operand(g, node, 1 - k);
+    if (!lw__splat_number(g, lw__operand(g, node, k), &number) || number != 0) continue;
+    const lw_node *from = lw__producer(g, sum);
+    while (from->op == LW_OP_RESHAPE || from->op == LW_OP_PERMUTE || from->op == LW_OP_EXPAND) {
+      from = lw__producer(g, lw__operand(g, from, 0));
+    }
+    bool is_sum = from->op == LW_OP_DOT || from->op == LW_OP_CONV ||
+                  (from->op == LW_OP_REDUCE && from->attr.reduce.fn == LW_RED_SUM);
+    if (is_sum) *out = sum;
+    return LW_OK;
+  }
+  return LW_OK;
+}
+
 /* A function of broadcast scalars is a broadcast scalar. */
 static lw_status canon_splat_map(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
@@ -216,6 +235,7 @@ static lw_status canon_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   switch (node.attr.fn) {
     case LW_FN_CAST: return canon_cast(rw, &node, out);
     case LW_FN_DIV: return canon_divide(rw, &node, out);
+    case LW_FN_ADD: return canon_add_zero(rw, &node, out);
     case LW_FN_MAX:
     case LW_FN_MIN: return canon_limit(rw, &node, out);
     default: return LW_OK;

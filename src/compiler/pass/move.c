@@ -15,13 +15,49 @@ static const lw_node *producer_of_op(const lw_graph *g, lw_value_id v, lw_op op)
   return node->op == op ? node : NULL;
 }
 
-/* Dims of |shape| that are not the number 1, in order. */
-static uint32_t wide_dims(const lw_shape *shape, uint8_t *out_dim) {
-  uint32_t count = 0;
-  for (uint8_t d = 0; d < shape->rank; d++) {
-    if (shape->dim[d] != 1) out_dim[count++] = d;
+/* A reshape as groups: dims [x_begin, x_end) of one shape hold what dims [y_begin, y_end) of the
+ * other hold, in the finest way. Dims of extent 1 join the group before them. */
+typedef struct shape_groups {
+  uint32_t count;
+  uint8_t x_end[LW_MAX_RANK], y_end[LW_MAX_RANK];
+} shape_groups;
+
+/* Ends of the shortest runs from |*x| and |*y| on that hold equally many elements; false when
+ * numbers are missing. */
+static bool next_group(const lw_graph *g, const lw_shape *xs, const lw_shape *ys, uint32_t *x,
+                       uint32_t *y) {
+  if (*x == xs->rank || *y == ys->rank) return false;
+  lw_extent a = xs->dim[(*x)++], b = ys->dim[(*y)++];
+  if (lw__extent_provably_equal(g, a, b)) return true;
+  while (a != b) {
+    if (a < 1 || b < 1) return false;
+    uint32_t *at = a < b ? x : y;
+    const lw_shape *shape = a < b ? xs : ys;
+    lw_extent *product = a < b ? &a : &b;
+    if (*at == shape->rank || shape->dim[*at] < 1) return false;
+    if (!lw__mul_i64(*product, shape->dim[(*at)++], product)) return false;
   }
-  return count;
+  return true;
+}
+
+static void skip_ones(const lw_shape *shape, uint32_t *at) {
+  while (*at < shape->rank && shape->dim[*at] == 1) (*at)++;
+}
+
+static bool find_groups(const lw_graph *g, const lw_shape *xs, const lw_shape *ys,
+                        shape_groups *out) {
+  uint32_t x = 0, y = 0;
+  out->count = 0;
+  skip_ones(xs, &x);
+  skip_ones(ys, &y);
+  while (x < xs->rank || y < ys->rank) {
+    if (!next_group(g, xs, ys, &x, &y)) return false;
+    skip_ones(xs, &x);
+    skip_ones(ys, &y);
+    out->x_end[out->count] = (uint8_t)x;
+    out->y_end[out->count++] = (uint8_t)y;
+  }
+  return out->count > 0;
 }
 
 /* ---- sinking through maps -------------------------------------------------------------------*/
@@ -119,12 +155,41 @@ static lw_status move_below_map(lw_rewriter *rw, const lw_node *map, lw_value_id
 
 /* ---- one movement after another -------------------------------------------------------------*/
 
+/* permute(reshape(x)) where the reshape only merges dims -> reshape(permute(x)). */
+static lw_status permute_of_reshape(lw_rewriter *rw, const lw_node *node, lw_value_id x,
+                                    lw_value_id *out) {
+  lw_graph *g = rw->graph;
+  lw_value_id source = lw__operand(g, lw__producer(g, x), 0);
+  lw_shape from = lw__value(g, source)->shape, merged = lw__value(g, x)->shape;
+  lw_shape to = lw__value(g, node->result)->shape;
+  shape_groups groups;
+  uint8_t begin[LW_MAX_RANK] = {0}, end[LW_MAX_RANK] = {0}, perm[LW_MAX_RANK] = {0}, count = 0;
+  if (!find_groups(g, &from, &merged, &groups)) return LW_OK;
+  uint32_t y = 0;
+  for (uint32_t k = 0; k < groups.count; k++) {
+    uint32_t wide = 0;
+    for (; y < groups.y_end[k]; y++) {
+      if (merged.dim[y] == 1) continue; /* reads no dim of x */
+      wide++;
+      begin[y] = k > 0 ? groups.x_end[k - 1] : 0;
+      end[y] = groups.x_end[k];
+    }
+    if (wide != 1) return LW_OK;
+  }
+  for (uint32_t d = 0; d < to.rank; d++) {
+    for (uint8_t i = begin[node->attr.perm[d]]; i < end[node->attr.perm[d]]; i++) perm[count++] = i;
+  }
+  if (count != from.rank) return LW_OK;
+  LW_TRY(lw__graph_permute(g, source, perm, out));
+  return lw__graph_reshape(g, *out, &to, out);
+}
+
 /* A permutation that leaves the wide dims in order is a reshape. Permutations of broadcast values
  * permute the small side. */
 static lw_status move_permute(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_value_id x = lw__operand(g, node, 0);
-  lw_shape from = lw__value(g, x)->shape, to = lw__value(g, node->result)->shape;
+  lw_shape to = lw__value(g, node->result)->shape;
   bool ordered = true;
   int last = -1;
   for (uint32_t d = 0; d < to.rank; d++) {
@@ -133,17 +198,18 @@ static lw_status move_permute(lw_rewriter *rw, const lw_node *node, lw_value_id 
     last = node->attr.perm[d];
   }
   if (ordered) return lw__graph_reshape(g, x, &to, out);
-  const lw_node *expand = producer_of_op(g, x, LW_OP_EXPAND);
-  if (expand == NULL) {
-    const lw_node *before = producer_of_op(g, x, LW_OP_PERMUTE);
-    return before != NULL ? lw__graph_permute(g, x, node->attr.perm, out) : LW_OK;
+  const lw_node *before = lw__producer(g, x);
+  switch (before->op) {
+    case LW_OP_RESHAPE: return permute_of_reshape(rw, node, x, out);
+    case LW_OP_PERMUTE: return lw__graph_permute(g, x, node->attr.perm, out);
+    case LW_OP_EXPAND:
+      LW_TRY(lw__graph_permute(g, lw__operand(g, before, 0), node->attr.perm, out));
+      return lw__graph_expand(g, *out, &to, out);
+    default: return LW_OK;
   }
-  (void)from;
-  LW_TRY(lw__graph_permute(g, lw__operand(g, expand, 0), node->attr.perm, out));
-  return lw__graph_expand(g, *out, &to, out);
 }
 
-/* reshape(expand(x)) that only puts in or drops dims of extent 1 -> expand(reshape(x)). */
+/* reshape(expand(x)) -> expand(reshape(x)) where no group of dims is repeated in part. */
 static lw_status move_reshape(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_value_id x = lw__operand(g, node, 0);
@@ -154,14 +220,17 @@ static lw_status move_reshape(lw_rewriter *rw, const lw_node *node, lw_value_id 
   const lw_node *expand = producer_of_op(g, x, LW_OP_EXPAND);
   if (expand == NULL) return LW_OK;
   lw_value_id small = lw__operand(g, expand, 0);
-  lw_shape from = lw__value(g, small)->shape;
-  uint8_t dims_x[LW_MAX_RANK], dims_to[LW_MAX_RANK];
-  uint32_t count = wide_dims(&wide, dims_x);
-  if (count != wide_dims(&to, dims_to)) return LW_OK;
-  lw_shape middle = to;
-  for (uint32_t i = 0; i < count; i++) {
-    if (!lw__extent_provably_equal(g, wide.dim[dims_x[i]], to.dim[dims_to[i]])) return LW_OK;
-    middle.dim[dims_to[i]] = from.dim[dims_x[i]];
+  lw_shape from = lw__value(g, small)->shape, middle = to;
+  shape_groups groups;
+  if (!find_groups(g, &wide, &to, &groups)) return LW_OK;
+  uint32_t i = 0, j = 0;
+  for (uint32_t k = 0; k < groups.count; k++) {
+    uint32_t repeated = 0, kept = 0;
+    for (; i < groups.x_end[k]; i++) {
+      if (wide.dim[i] != 1) (from.dim[i] == 1 ? &repeated : &kept)[0]++;
+    }
+    if (repeated > 0 && kept > 0) return LW_OK;
+    for (; j < groups.y_end[k]; j++) middle.dim[j] = repeated > 0 ? 1 : to.dim[j];
   }
   LW_TRY(lw__graph_reshape(g, small, &middle, out));
   return lw__graph_expand(g, *out, &to, out);
@@ -236,6 +305,22 @@ static lw_status slice_of_expand(lw_rewriter *rw, const lw_node *node, const lw_
   return lw__graph_expand(g, *out, &to, out);
 }
 
+static lw_status slice_of_permute(lw_rewriter *rw, const lw_node *node, const lw_node *permute,
+                                  lw_value_id *out) {
+  lw_graph *g = rw->graph;
+  lw_shape to = lw__value(g, node->result)->shape;
+  int64_t start[LW_MAX_RANK], step[LW_MAX_RANK];
+  lw_extent count[LW_MAX_RANK];
+  for (uint32_t d = 0; d < to.rank; d++) {
+    uint8_t from = permute->attr.perm[d];
+    start[from] = node->attr.slice.start[d];
+    step[from] = node->attr.slice.step[d];
+    count[from] = to.dim[d];
+  }
+  LW_TRY(lw__graph_slice(g, lw__operand(g, permute, 0), start, step, count, out));
+  return lw__graph_permute(g, *out, permute->attr.perm, out);
+}
+
 static lw_status move_slice(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_value_id x = lw__operand(g, node, 0);
@@ -244,6 +329,7 @@ static lw_status move_slice(lw_rewriter *rw, const lw_node *node, lw_value_id *o
     case LW_OP_SLICE: return slice_of_slice(rw, node, &before, out);
     case LW_OP_CONCAT: return slice_of_concat(rw, node, &before, out);
     case LW_OP_EXPAND: return slice_of_expand(rw, node, &before, out);
+    case LW_OP_PERMUTE: return slice_of_permute(rw, node, &before, out);
     default: return LW_OK;
   }
 }

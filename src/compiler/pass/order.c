@@ -65,11 +65,18 @@ static void make_keys(const lw_graph *g, lw_node_id n, order_keys *keys) {
                                 : combine_operands(g, node, keys, ORDER_LEVELS, own);
 }
 
-/* Broadcast scalars come second, as people write them; else by key. */
+static bool is_constant(const lw_graph *g, lw_value_id v) {
+  const lw_node *node = lw__producer(g, v);
+  while (lw__op_info[node->op].kind == LW_KIND_MOVE && node->operand_count == 1) {
+    node = lw__producer(g, lw__operand(g, node, 0));
+  }
+  return node->op == LW_OP_CONST;
+}
+
+/* Constants come second, as people write them; else by key. */
 static bool wants_swap(const lw_graph *g, lw_value_id a, lw_value_id b, const order_keys *keys) {
-  lw_value_id root;
-  bool splat_a = lw__is_splat(g, a, &root), splat_b = lw__is_splat(g, b, &root);
-  if (splat_a != splat_b) return splat_a;
+  bool constant_a = is_constant(g, a), constant_b = is_constant(g, b);
+  if (constant_a != constant_b) return constant_a;
   return compare_keys(&keys[a], &keys[b]) > 0;
 }
 
