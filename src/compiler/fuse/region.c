@@ -59,21 +59,36 @@ void lw__region_context_deinit(lw_region_context *ctx) {
   memset(ctx, 0, sizeof *ctx);
 }
 
-/* Follows uses through movements to the computing nodes behind them. Bounded by the uses of the value. */
-static bool used_outside(const lw_region_context *ctx, lw_value_id value, int depth) {
-  if (ctx->is_output[value]) return true;
+/* Does a kernel outside the region read |value|, directly or through movements (also through the region's own: readers look
+ * through every movement, materialised or not)? */
+static bool read_outside(const lw_region_context *ctx, lw_value_id value, int depth) {
   for (uint32_t u = ctx->uses.begin[value]; u < ctx->uses.begin[value + 1]; u++) {
     lw_node_id user = ctx->uses.list[u].node;
-    if (ctx->member[user] == ctx->stamp) continue;
-    if (!lw__is_move(ctx->graph, user) || ctx->seed[user]) {
-      return true;
+    bool member = ctx->member[user] == ctx->stamp;
+    if (!lw__is_move(ctx->graph, user)) {
+      if (!member) return true;
+      continue;
     }
-    if (depth > 64 || used_outside(ctx, lw__node(ctx->graph, user)->result, depth + 1)) return true;
+    if ((ctx->seed[user] && !member) || depth > 64) return true;
+    if (read_outside(ctx, lw__node(ctx->graph, user)->result, depth + 1)) return true;
   }
   return false;
 }
 
-bool lw__region_is_output(const lw_region_context *ctx, lw_value_id value) { return used_outside(ctx, value, 0); }
+static bool is_gather_data(const lw_region_context *ctx, lw_value_id value, int depth) {
+  for (uint32_t u = ctx->uses.begin[value]; u < ctx->uses.begin[value + 1]; u++) {
+    const lw_node *user = lw__node(ctx->graph, ctx->uses.list[u].node);
+    if (user->op == LW_OP_GATHER && ctx->uses.list[u].operand == 0) return true;
+    if (user->op == LW_OP_RESHAPE && (depth > 64 || is_gather_data(ctx, user->result, depth + 1))) return true;
+  }
+  return false;
+}
+
+bool lw__region_is_output(const lw_region_context *ctx, lw_value_id value) {
+  if (ctx->is_output[value]) return true;
+  if (lw__is_move(ctx->graph, lw__value(ctx->graph, value)->producer)) return is_gather_data(ctx, value, 0);
+  return read_outside(ctx, value, 0);
+}
 
 /* ---- classification --------------------------------------------------------------------------------------------*/
 

@@ -45,12 +45,25 @@ static lw_status sibling_pairs(lw_search *s, lw_value_id value) {
   return LW_OK;
 }
 
+/* A gather reads its data where it is stored; all other operands are seen through movements. */
+static lw_status operand_pairs(lw_search *s, lw_node_id consumer, uint32_t operand) {
+  const lw_graph *g = s->ctx->graph;
+  const lw_node *node = lw__node(g, consumer);
+  lw_value_id value = lw__operand(g, node, operand);
+  if (node->op == LW_OP_GATHER && operand == 0) {
+    while (lw__producer(g, value)->op == LW_OP_RESHAPE) value = lw__operand(g, lw__producer(g, value), 0);
+    lw_node_id p = lw__value(g, value)->producer;
+    return s->ctx->seed[p] ? add_pair(s, p, consumer, false) : LW_OK;
+  }
+  return pairs_behind(s, value, consumer, 0);
+}
+
 static lw_status collect_pairs(lw_search *s) {
   const lw_graph *g = s->ctx->graph;
   for (uint32_t n = 0; n < g->nodes.count; n++) {
     if (!s->ctx->seed[n]) continue;
     const lw_node *node = lw__node(g, n);
-    for (uint32_t i = 0; i < node->operand_count; i++) LW_TRY(pairs_behind(s, lw__operand(g, node, i), n, 0));
+    for (uint32_t i = 0; i < node->operand_count; i++) LW_TRY(operand_pairs(s, n, i));
   }
   for (uint32_t v = 0; v < g->values.count; v++) LW_TRY(sibling_pairs(s, v));
   return LW_OK;
@@ -236,8 +249,7 @@ static lw_status merge(lw_search *s, uint32_t a, uint32_t b) {
   while (*tail != LW_NONE) tail = &s->touches.data[*tail].next;
   *tail = gb->first_touch;
   gb->first_touch = LW_NONE;
-  ga->version++;
-  gb->version++;
+  ga->version = ++s->clock;
   const char *why;
   return price(s, ga->nodes.data, ga->nodes.count, &ga->price, &why);
 }

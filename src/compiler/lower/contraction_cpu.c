@@ -131,14 +131,22 @@ static lw_status build(lanes_nest *t, lw_region *region, const lw_lower_options 
   return lw__arena_printf(&out->arena, &out->schedule, "tiles of %lld rows, %lld lanes", (long long)t->rows, (long long)t->lanes);
 }
 
-lw_status lw__lower_contraction_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
-                                    const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
-  lanes_nest t = {0};
-  LW_TRY(choose_lanes(ctx, nodes, count, &t.lanes));
+static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, int64_t lanes,
+                             const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  lanes_nest t = {.lanes = lanes};
   lw_region region;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK && region.elements > 0) status = build(&t, &region, options, diag, out);
   lw__nest_deinit(&t.nest);
   lw__region_deinit(&region);
   return status;
+}
+
+lw_status lw__lower_contraction_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                                    const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  int64_t lanes;
+  LW_TRY(choose_lanes(ctx, nodes, count, &lanes));
+  /* Lanes can make index arithmetic that no longer shows that the product is read where it is made. */
+  lw_status status = lower_lanes(ctx, nodes, count, lanes, options, diag, out);
+  return status == LW_STATUS_UNSUPPORTED && lanes > 1 ? lower_lanes(ctx, nodes, count, 1, options, diag, out) : status;
 }

@@ -129,7 +129,8 @@ static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint
   if (status == LW_OK && !done) status = choose_lanes(&plain, i, options, &lanes);
   lw__region_deinit(&plain);
   if (status != LW_OK || done) return status;
-  return lower_vectors(ctx, nodes, count, lanes, options, diag, out);
+  status = lower_vectors(ctx, nodes, count, lanes, options, diag, out);
+  return status == LW_STATUS_UNSUPPORTED && lanes > 1 ? lower_vectors(ctx, nodes, count, 1, options, diag, out) : status;
 }
 
 /* ---- CPU -------------------------------------------------------------------------------------------------------*/

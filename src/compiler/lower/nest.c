@@ -3,10 +3,11 @@
 
 #include <string.h>
 
-/* ---- life cycle ------------------------------------------------------------------------------------------------*/
+/* ---- life cycle
+ * ------------------------------------------------------------------------------------------------*/
 
-lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options *options, lw_lowered *out, lw_kclass cls,
-                        uint32_t block_threads) {
+lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options *options,
+                        lw_lowered *out, lw_kclass cls, uint32_t block_threads) {
   memset(nest, 0, sizeof *nest);
   nest->region = region;
   nest->pool = &region->pool;
@@ -20,9 +21,12 @@ lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options
   return lw__kb_init(&nest->kb, &nest->launch->kernel);
 }
 
-static lw_status push_arg(lw_nest *nest, lw_larg arg) { return lw_vec_push(&nest->launch->args, arg); }
+static lw_status push_arg(lw_nest *nest, lw_larg arg) {
+  return lw_vec_push(&nest->launch->args, arg);
+}
 
-lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars, uint32_t scalar_count, lw_diag *diag) {
+lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars,
+                          uint32_t scalar_count, lw_diag *diag) {
   LW_TRY(nest->kb.status);
   LW_TRY(nest->pool->ix.status);
   nest->launch->grid = grid;
@@ -44,10 +48,12 @@ static void fail(lw_nest *nest, lw_status status) {
   if (nest->kb.status == LW_OK) nest->kb.status = status;
 }
 
-/* ---- variables, buffers, leaves --------------------------------------------------------------------------------*/
+/* ---- variables, buffers, leaves
+ * --------------------------------------------------------------------------------*/
 
 lw_status lw__nest_bind(lw_nest *nest, lw_ix var, lw_kval value) {
-  if (lw__ix_node(&nest->pool->ix, var)->kind != LW_IX_VAR) return LW_OK; /* extent 1: the constant 0 */
+  if (lw__ix_node(&nest->pool->ix, var)->kind != LW_IX_VAR)
+    return LW_OK; /* extent 1: the constant 0 */
   uint32_t number = lw__ix_var_number(&nest->pool->ix, var);
   while (nest->var.count <= number) LW_TRY(lw_vec_push(&nest->var, LW_NONE));
   nest->var.data[number] = value;
@@ -64,16 +70,20 @@ uint32_t lw__nest_buffer(lw_nest *nest, lw_value_id value, bool written) {
     if (nest->buffers.data[i] == value) return i;
   uint32_t id = lw__kb_buffer(&nest->kb, lw__value(nest->pool->graph, value)->dtype, written);
   lw_status status = lw_vec_push(&nest->buffers, value);
-  if (status == LW_OK) status = push_arg(nest, (lw_larg){.kind = LW_LARG_VALUE, .value = value, .written = written});
+  if (status == LW_OK)
+    status = push_arg(nest, (lw_larg){.kind = LW_LARG_VALUE, .value = value, .written = written});
   if (status != LW_OK) fail(nest, status);
   return id;
 }
 
-uint32_t lw__nest_scratch(lw_nest *nest, lw_lowered *out, uint32_t scratch, lw_dtype dtype, bool written) {
+uint32_t lw__nest_scratch(lw_nest *nest, lw_lowered *out, uint32_t scratch, lw_dtype dtype,
+                          bool written) {
   (void)out;
   uint32_t id = lw__kb_buffer(&nest->kb, dtype, written);
   lw_status status = lw_vec_push(&nest->buffers, LW_NONE);
-  if (status == LW_OK) status = push_arg(nest, (lw_larg){.kind = LW_LARG_SCRATCH, .scratch = scratch, .written = written});
+  if (status == LW_OK)
+    status =
+        push_arg(nest, (lw_larg){.kind = LW_LARG_SCRATCH, .scratch = scratch, .written = written});
   if (status != LW_OK) fail(nest, status);
   return id;
 }
@@ -93,28 +103,31 @@ lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t array, lw_nest_hom
 
 lw_dtype lw__carry_type(lw_dtype dtype) {
   switch (dtype) {
-  case LW_DTYPE_F16:
-  case LW_DTYPE_BF16:
-  case LW_DTYPE_F8E4M3:
-  case LW_DTYPE_F8E5M2: return LW_DTYPE_F32;
-  default: return dtype;
+    case LW_DTYPE_F16:
+    case LW_DTYPE_BF16:
+    case LW_DTYPE_F8E4M3:
+    case LW_DTYPE_F8E5M2: return LW_DTYPE_F32;
+    default: return dtype;
   }
 }
 
 lw_kval lw__nest_identity(lw_nest *nest, lw_red red, lw_dtype dtype) {
   lw_dtype carry = lw__carry_type(dtype);
-  return lw__dtype_is_float(carry) ? lw__kb_const_f(&nest->kb, carry, lw__red_identity_f64(red, carry))
-                                   : lw__kb_const_i(&nest->kb, carry, lw__red_identity_i64(red, carry));
+  return lw__dtype_is_float(carry)
+             ? lw__kb_const_f(&nest->kb, carry, lw__red_identity_f64(red, carry))
+             : lw__kb_const_i(&nest->kb, carry, lw__red_identity_i64(red, carry));
 }
 
-/* ---- index expressions -----------------------------------------------------------------------------------------*/
+/* ---- index expressions
+ * -----------------------------------------------------------------------------------------*/
 
 static bool fits_i32(const lw_ix_node *n) { return n->lo >= INT32_MIN && n->hi <= INT32_MAX; }
 
 static lw_kval ix_sum(lw_nest *nest, lw_ix e, lw_dtype type) {
   lw_kbuilder *kb = &nest->kb;
   lw_kval sum = LW_NONE;
-  uint32_t begin = lw__ix_node(&nest->pool->ix, e)->term_begin, count = lw__ix_node(&nest->pool->ix, e)->term_count;
+  uint32_t begin = lw__ix_node(&nest->pool->ix, e)->term_begin,
+           count = lw__ix_node(&nest->pool->ix, e)->term_count;
   for (uint32_t i = 0; i < count; i++) {
     lw_ix_term term = nest->pool->ix.terms.data[begin + i];
     lw_kval atom = lw__kb_cast(kb, lw__nest_ix(nest, term.atom), type);
@@ -135,7 +148,8 @@ static lw_kval ix_quotient(lw_nest *nest, lw_ix e) {
   lw_kval c = lw__kb_const_i(kb, lw__kb_type(kb, arg), n.constant);
   bool negative = lw__ix_node(&nest->pool->ix, n.arg)->lo < 0;
   if (n.kind == LW_IX_MOD) return lw__kb_fn(kb, negative ? LW_FN_MOD : LW_FN_REM, arg, c, LW_NONE);
-  if (negative) arg = lw__kb_fn(kb, LW_FN_SUB, arg, lw__kb_fn(kb, LW_FN_MOD, arg, c, LW_NONE), LW_NONE);
+  if (negative)
+    arg = lw__kb_fn(kb, LW_FN_SUB, arg, lw__kb_fn(kb, LW_FN_MOD, arg, c, LW_NONE), LW_NONE);
   return lw__kb_fn(kb, LW_FN_DIV, arg, c, LW_NONE);
 }
 
@@ -143,14 +157,16 @@ lw_kval lw__nest_ix(lw_nest *nest, lw_ix e) {
   const lw_ix_node *n = lw__ix_node(&nest->pool->ix, e);
   lw_dtype type = fits_i32(n) ? LW_DTYPE_I32 : LW_DTYPE_I64;
   if (n->kind == LW_IX_VAR) {
-    if (n->var >= nest->var.count || nest->var.data[n->var] == LW_NONE) return fail(nest, LW_STATUS_INTERNAL), LW_NONE;
+    if (n->var >= nest->var.count || nest->var.data[n->var] == LW_NONE)
+      return fail(nest, LW_STATUS_INTERNAL), LW_NONE;
     return lw__kb_cast(&nest->kb, nest->var.data[n->var], type);
   }
   if (n->kind == LW_IX_SUM) return ix_sum(nest, e, type);
   return lw__kb_cast(&nest->kb, ix_quotient(nest, e), type);
 }
 
-/* ---- element expressions ---------------------------------------------------------------------------------------*/
+/* ---- element expressions
+ * ---------------------------------------------------------------------------------------*/
 
 static lw_kval elem_guard(lw_nest *nest, const lw_elem_node *n) {
   lw_kbuilder *kb = &nest->kb;
@@ -186,14 +202,15 @@ static lw_kval elem_load(lw_nest *nest, const lw_elem_node *n) {
   return lw__kb_load(&nest->kb, lw__nest_buffer(nest, n->value, false), LW_NONE, at, pred);
 }
 
-/* Coordinates from memory: negative ones count from the end, then clamped into the data (a wrong index may give a wrong
- * element, never a wrong address). */
+/* Coordinates from memory: negative ones count from the end, then clamped into the data (a wrong
+ * index may give a wrong element, never a wrong address). */
 static lw_kval gather_coordinate(lw_nest *nest, const lw_elem_coord *c) {
   lw_kbuilder *kb = &nest->kb;
   if (c->elem == LW_NONE) return lw__kb_cast(kb, lw__nest_ix(nest, c->ix), LW_DTYPE_I64);
   lw_kval x = lw__kb_cast(kb, lw__nest_elem(nest, c->elem), LW_DTYPE_I64);
   lw_kval zero = lw__kb_const_i(kb, LW_DTYPE_I64, 0);
-  lw_kval wrapped = lw__kb_fn(kb, LW_FN_ADD, x, lw__kb_const_i(kb, LW_DTYPE_I64, c->extent), LW_NONE);
+  lw_kval wrapped =
+      lw__kb_fn(kb, LW_FN_ADD, x, lw__kb_const_i(kb, LW_DTYPE_I64, c->extent), LW_NONE);
   x = lw__kb_fn(kb, LW_FN_SELECT, lw__kb_fn(kb, LW_FN_LT, x, zero, LW_NONE), wrapped, x);
   x = lw__kb_fn(kb, LW_FN_MAX, x, zero, LW_NONE);
   return lw__kb_fn(kb, LW_FN_MIN, x, lw__kb_const_i(kb, LW_DTYPE_I64, c->extent - 1), LW_NONE);
@@ -204,7 +221,8 @@ static lw_kval elem_gather(lw_nest *nest, const lw_elem_node *n) {
   lw_kval at = lw__kb_const_i(kb, LW_DTYPE_I64, 0);
   for (uint32_t i = 0; i < n->coord_count; i++) {
     const lw_elem_coord c = nest->pool->coords.data[n->coord_begin + i];
-    lw_kval scaled = lw__kb_fn(kb, LW_FN_MUL, gather_coordinate(nest, &c), lw__kb_const_i(kb, LW_DTYPE_I64, c.stride), LW_NONE);
+    lw_kval scaled = lw__kb_fn(kb, LW_FN_MUL, gather_coordinate(nest, &c),
+                               lw__kb_const_i(kb, LW_DTYPE_I64, c.stride), LW_NONE);
     at = lw__kb_fn(kb, LW_FN_ADD, at, scaled, LW_NONE);
   }
   lw_kval pred = n->arg[0] == LW_NONE ? LW_NONE : lw__nest_elem(nest, n->arg[0]);
@@ -215,7 +233,8 @@ static lw_kval elem_leaf(lw_nest *nest, const lw_elem_node *n) {
   for (uint32_t i = 0; i < nest->leaves.count; i++)
     if (nest->leaves.data[i].value == n->value) {
       const lw_nest_leaf *leaf = &nest->leaves.data[i];
-      return leaf->local == LW_NONE ? leaf->kval : lw__kb_lget(&nest->kb, leaf->local, nest->lane_at);
+      return leaf->local == LW_NONE ? leaf->kval
+                                    : lw__kb_lget(&nest->kb, leaf->local, nest->lane_at);
     }
   return fail(nest, LW_STATUS_INTERNAL), LW_NONE;
 }
@@ -231,17 +250,18 @@ static lw_kval elem_value(lw_nest *nest, lw_elem e) {
     const lw_nest_kept *kept = &nest->kept.data[i];
     if (kept->elem != e) continue;
     if (kept->home == LW_HOME_SHARED) return lw__kb_sget(&nest->kb, kept->array, nest->shared_at);
-    return lw__kb_lget(&nest->kb, kept->array, kept->home == LW_HOME_WHOLE ? nest->whole_at : nest->lane_at);
+    return lw__kb_lget(&nest->kb, kept->array,
+                       kept->home == LW_HOME_WHOLE ? nest->whole_at : nest->lane_at);
   }
   const lw_elem_node n = *lw__elem_node(nest->pool, e);
   switch (n.kind) {
-  case LW_ELEM_CONST: return elem_const(nest, &n);
-  case LW_ELEM_INDEX: return lw__kb_cast(&nest->kb, lw__nest_ix(nest, n.ix), n.dtype);
-  case LW_ELEM_GUARD: return elem_guard(nest, &n);
-  case LW_ELEM_MAP: return elem_map(nest, &n);
-  case LW_ELEM_LOAD: return elem_load(nest, &n);
-  case LW_ELEM_GATHER: return elem_gather(nest, &n);
-  default: return elem_leaf(nest, &n);
+    case LW_ELEM_CONST: return elem_const(nest, &n);
+    case LW_ELEM_INDEX: return lw__kb_cast(&nest->kb, lw__nest_ix(nest, n.ix), n.dtype);
+    case LW_ELEM_GUARD: return elem_guard(nest, &n);
+    case LW_ELEM_MAP: return elem_map(nest, &n);
+    case LW_ELEM_LOAD: return elem_load(nest, &n);
+    case LW_ELEM_GATHER: return elem_gather(nest, &n);
+    default: return elem_leaf(nest, &n);
   }
 }
 
@@ -260,7 +280,8 @@ void lw__nest_store(lw_nest *nest, const lw_region_output *output, lw_kval pred)
   lw__kb_store(&nest->kb, lw__nest_buffer(nest, output->value, true), LW_NONE, at, pred, value);
 }
 
-/* ---- questions about loads -------------------------------------------------------------------------------------*/
+/* ---- questions about loads
+ * -------------------------------------------------------------------------------------*/
 
 lw_status lw__nest_loads(const lw_elem_pool *pool, lw_elem e, uint8_t *seen, lw_vec_elem *out) {
   if (e == LW_NONE || seen[e]) return LW_OK;
@@ -277,21 +298,26 @@ lw_status lw__nest_divisors(const lw_region *region, lw_ix var, lw_vec_i64 *out)
   if (lw__ix_node(&pool->ix, var)->kind != LW_IX_VAR) return LW_OK;
   uint32_t number = lw__ix_var_number(&pool->ix, var);
   for (uint32_t i = 0; i < pool->nodes.count; i++)
-    if (pool->nodes.data[i].ix != LW_NONE) LW_TRY(lw__ix_divisors_of(&pool->ix, pool->nodes.data[i].ix, number, out));
+    if (pool->nodes.data[i].ix != LW_NONE)
+      LW_TRY(lw__ix_divisors_of(&pool->ix, pool->nodes.data[i].ix, number, out));
   for (uint32_t i = 0; i < pool->coords.count; i++)
-    if (pool->coords.data[i].ix != LW_NONE) LW_TRY(lw__ix_divisors_of(&pool->ix, pool->coords.data[i].ix, number, out));
+    if (pool->coords.data[i].ix != LW_NONE)
+      LW_TRY(lw__ix_divisors_of(&pool->ix, pool->coords.data[i].ix, number, out));
   for (uint32_t i = 0; i < region->outputs.count; i++)
-    LW_TRY(lw__ix_divisors_of(&pool->ix, region->outputs.data[i].offset, number, out));
+    if (region->outputs.data[i].offset != LW_NONE)
+      LW_TRY(lw__ix_divisors_of(&pool->ix, region->outputs.data[i].offset, number, out));
   return LW_OK;
 }
 
-lw_status lw__nest_lane_limit(const lw_region *region, lw_ix var, int64_t count, int64_t limit, int64_t *out) {
+lw_status lw__nest_lane_limit(const lw_region *region, lw_ix var, int64_t count, int64_t limit,
+                              int64_t *out) {
   lw_vec_i64 divisors = {0};
   lw_status status = lw__nest_divisors(region, var, &divisors);
   int64_t lanes = 1;
   while (status == LW_OK && lanes * 2 <= limit && count % (lanes * 2) == 0) {
     bool divides = true;
-    for (uint32_t i = 0; i < divisors.count && divides; i++) divides = divisors.data[i] % (lanes * 2) == 0;
+    for (uint32_t i = 0; i < divisors.count && divides; i++)
+      divides = divisors.data[i] % (lanes * 2) == 0;
     if (!divides) break;
     lanes *= 2;
   }
@@ -313,7 +339,8 @@ bool lw__nest_is_contiguous(lw_ix_pool *pool, lw_ix offset, lw_ix j, int64_t lan
   int64_t coef;
   lw_ix rest;
   if (lanes == 1 || lw__ix_node(pool, j)->kind != LW_IX_VAR) return false;
-  if (!lw__ix_split(pool, offset, lw__ix_var_number(pool, j), &coef, &rest) || coef != 1) return false;
+  if (!lw__ix_split(pool, offset, lw__ix_var_number(pool, j), &coef, &rest) || coef != 1)
+    return false;
   int64_t divisor = lw__ix_divisor(pool, rest);
   return divisor == 0 || divisor % lanes == 0;
 }
@@ -324,25 +351,28 @@ bool lw__nest_is_vector(lw_elem_pool *pool, lw_elem load, lw_ix j, int64_t lanes
          guard_is_uniform(pool, n.arg[0], lw__ix_var_number(&pool->ix, j));
 }
 
-void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred, int64_t lanes) {
+void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred,
+                    int64_t lanes) {
   const lw_elem_node n = *lw__elem_node(nest->pool, load);
   if (n.arg[0] != LW_NONE) {
     lw_kval own = lw__nest_elem(nest, n.arg[0]);
     pred = pred == LW_NONE ? own : lw__kb_fn(&nest->kb, LW_FN_AND, pred, own, LW_NONE);
   }
-  lw__kb_loadv(&nest->kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix), pred, local, at,
-               (uint32_t)lanes);
+  lw__kb_loadv(&nest->kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix),
+               pred, local, at, (uint32_t)lanes);
 }
 
 int64_t lw__nest_widest(const lw_region *region) {
   size_t narrowest = 8;
   for (uint32_t i = 0; i < region->outputs.count; i++) {
-    size_t size = lw_dtype_size_bytes(lw__value(region->ctx->graph, region->outputs.data[i].value)->dtype);
+    size_t size =
+        lw_dtype_size_bytes(lw__value(region->ctx->graph, region->outputs.data[i].value)->dtype);
     if (size < narrowest) narrowest = size;
   }
   for (uint32_t i = 0; i < region->pool.nodes.count; i++) {
     const lw_elem_node *n = &region->pool.nodes.data[i];
-    if (n->kind == LW_ELEM_LOAD && lw_dtype_size_bytes(n->dtype) < narrowest) narrowest = lw_dtype_size_bytes(n->dtype);
+    if (n->kind == LW_ELEM_LOAD && lw_dtype_size_bytes(n->dtype) < narrowest)
+      narrowest = lw_dtype_size_bytes(n->dtype);
   }
   int64_t lanes = 16 / (int64_t)narrowest;
   return lanes > 8 ? 8 : lanes;

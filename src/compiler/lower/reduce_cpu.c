@@ -133,12 +133,14 @@ static lw_status column_pass(cpu_nest *cn, uint32_t pass) {
   lw_region *region = cn->nest.region;
   lw_kval c, lane;
   LW_TRY(init_accumulators(cn, pass));
-  LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
-  LW_TRY(open_lanes(cn, &lane));
-  cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
-  LW_TRY(accumulate_lane(cn, pass, lane));
-  close_loop(cn);
-  close_loop(cn);
+  if (region->cols > 0) { /* a load would be moved out of a loop that never runs */
+    LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
+    LW_TRY(open_lanes(cn, &lane));
+    cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
+    LW_TRY(accumulate_lane(cn, pass, lane));
+    close_loop(cn);
+    close_loop(cn);
+  }
   for (uint32_t i = 0; i < region->reductions.count; i++)
     if (region->reductions.data[i].stage == pass)
       LW_TRY(lw__nest_leaf(&cn->nest, lw__node(region->ctx->graph, region->reductions.data[i].node)->result, LW_NONE, cn->acc[i]));
@@ -174,7 +176,7 @@ static lw_status row_body(cpu_nest *cn) {
     LW_TRY(row_pass(cn, s));
     LW_TRY(publish(cn, s));
   }
-  if (has_outputs(cn, LW_PLACE_FULL)) {
+  if (region->cols > 0 && has_outputs(cn, LW_PLACE_FULL)) {
     LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_VECTOR, &c));
     LW_TRY(store_outputs(cn, LW_PLACE_FULL));
     close_loop(cn);
@@ -190,7 +192,7 @@ static lw_status column_body(cpu_nest *cn) {
     LW_TRY(column_pass(cn, s));
     LW_TRY(publish(cn, s));
   }
-  if (has_outputs(cn, LW_PLACE_FULL)) {
+  if (region->cols > 0 && has_outputs(cn, LW_PLACE_FULL)) {
     LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
     LW_TRY(open_lanes(cn, &lane));
     cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
@@ -249,9 +251,9 @@ static lw_status place_space(cpu_nest *cn, lw_region *region) {
 
 static int64_t lanes_across(const lw_reduce_shape *shape) { return shape->rows < column_lanes ? shape->rows : column_lanes; }
 
-lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
-  cpu_nest cn = {.across = shape->columns_strided};
+static lw_status lower_layout(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
+                              bool across, const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  cpu_nest cn = {.across = across};
   cn.lanes = cn.across ? lanes_across(shape) : shape->cols >= row_lanes ? row_lanes : 1;
   lw_region region;
   int64_t grid = 0;
@@ -266,4 +268,14 @@ lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, 
   if (status != LW_OK) return status;
   return lw__arena_printf(&out->arena, &out->schedule, "%s, %lld lanes, %s", cn.across ? "rows side by side" : "row by row",
                           (long long)cn.lanes, cn.kept ? "rows kept" : "read again by every pass");
+}
+
+lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  if (shape->columns_strided) {
+    /* Rows cut into lanes can make index arithmetic that no longer shows that rows are rows. */
+    lw_status status = lower_layout(ctx, nodes, count, shape, true, options, diag, out);
+    if (status != LW_STATUS_UNSUPPORTED) return status;
+  }
+  return lower_layout(ctx, nodes, count, shape, false, options, diag, out);
 }

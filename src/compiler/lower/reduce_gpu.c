@@ -198,6 +198,7 @@ static void store_vectors(rows_nest *rn, const uint32_t *vectors) {
 static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept, const uint32_t *vectors) {
   lw_kbuilder *kb = &rn->nest.kb;
   const rows_plan *plan = rn->plan;
+  if (plan->chunks == 0) return LW_OK; /* a load would be moved out of a loop that never runs */
   lw_vec_elem loads = {0};
   uint32_t *locals = NULL;
   uint32_t mark = rn->nest.kept.count;
@@ -492,14 +493,11 @@ static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uin
                           plan->keep ? "kept in registers" : "read again by every pass");
 }
 
-lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
-  rows_plan plan = {0};
-  bool alone = shape->columns_strided;
-  plan.lanes = alone ? 1 : shape->lanes;
-  plan.vectors = shape->cols / plan.lanes;
+static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
+                             int64_t lanes, const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  rows_plan plan = {.lanes = lanes, .vectors = shape->cols / lanes};
   lw_region sizes = {.rows = shape->rows, .cols = shape->cols};
-  if (!alone) {
+  if (!shape->columns_strided) {
     choose_team(&plan, &sizes);
   } else {
     plan.team = 1;
@@ -510,4 +508,14 @@ lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, 
   }
   choose_pieces(&plan, shape, options);
   return lower_rows(ctx, nodes, count, &plan, options, diag, out);
+}
+
+lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  if (!shape->columns_strided && shape->lanes > 1) {
+    /* Columns cut into lanes can make index arithmetic that no longer shows that rows are rows. */
+    lw_status status = lower_lanes(ctx, nodes, count, shape, shape->lanes, options, diag, out);
+    if (status != LW_STATUS_UNSUPPORTED) return status;
+  }
+  return lower_lanes(ctx, nodes, count, shape, 1, options, diag, out);
 }
