@@ -80,23 +80,20 @@ static bool wants_swap(const lw_graph *g, lw_value_id a, lw_value_id b, const or
   return compare_keys(&keys[a], &keys[b]) > 0;
 }
 
-lw_status lw__pass_order(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
-                         bool *out_changed) {
-  (void)options;
-  (void)diag;
+static lw_status order_operands(lw_graph *g, bool *out_changed) {
   order_keys *keys = NULL;
   size_t bytes;
-  if (!lw__mul_size((size_t)graph->values.count + 1, sizeof *keys, &bytes))
+  if (!lw__mul_size((size_t)g->values.count + 1, sizeof *keys, &bytes)) {
     return LW_STATUS_OUT_OF_MEMORY;
+  }
   LW_TRY(lw__mem_resize((void **)&keys, bytes));
-  *out_changed = false;
-  for (lw_node_id n = 0; n < graph->nodes.count; n++) {
-    const lw_node *node = lw__node(graph, n);
+  for (lw_node_id n = 0; n < g->nodes.count; n++) {
+    const lw_node *node = lw__node(g, n);
     if (node->dead) continue;
-    make_keys(graph, n, keys);
+    make_keys(g, n, keys);
     if (node->op != LW_OP_MAP || !lw__is_commutative(node->attr.fn)) continue;
-    lw_value_id *in = &graph->operands.data[node->operand_begin];
-    if (!wants_swap(graph, in[0], in[1], keys)) continue;
+    lw_value_id *in = &g->operands.data[node->operand_begin];
+    if (!wants_swap(g, in[0], in[1], keys)) continue;
     lw_value_id first = in[0];
     in[0] = in[1];
     in[1] = first;
@@ -104,4 +101,86 @@ lw_status lw__pass_order(lw_graph *graph, const lw_pass_options *options, lw_dia
   }
   lw__mem_free(keys);
   return LW_OK;
+}
+
+/* ---- nodes: each behind what it needs, operand by operand, from the outputs on
+ * --------------------------------*/
+
+typedef struct node_order {
+  const lw_graph *g;
+  uint32_t *next;  /* per node: the operand to look at next; LW_NONE: emitted */
+  uint32_t *stack; /* nodes on the path that is being walked */
+  uint32_t *order;
+  uint32_t count;
+} node_order;
+
+static void emit_node(node_order *o, lw_node_id root) {
+  uint32_t depth = 0;
+  o->stack[depth++] = root;
+  while (depth > 0) {
+    lw_node_id n = o->stack[depth - 1];
+    const lw_node *node = lw__node(o->g, n);
+    if (o->next[n] == LW_NONE || o->next[n] == node->operand_count) {
+      depth--;
+      if (o->next[n] == LW_NONE) continue;
+      o->next[n] = LW_NONE;
+      o->order[o->count++] = n;
+      continue;
+    }
+    lw_node_id source = lw__value(o->g, lw__operand(o->g, node, o->next[n]++))->producer;
+    if (o->next[source] != LW_NONE) o->stack[depth++] = source;
+  }
+}
+
+static lw_status node_order_init(node_order *o, const lw_graph *g) {
+  *o = (node_order){.g = g};
+  size_t bytes = ((size_t)g->nodes.count + 1) * sizeof(uint32_t);
+  LW_TRY(lw__mem_resize((void **)&o->next, bytes));
+  LW_TRY(lw__mem_resize((void **)&o->stack, bytes));
+  LW_TRY(lw__mem_resize((void **)&o->order, bytes));
+  memset(o->next, 0, bytes);
+  for (uint32_t i = 0; i < g->inputs.count; i++) {
+    emit_node(o, lw__value(g, g->inputs.data[i])->producer);
+  }
+  for (uint32_t i = 0; i < g->outputs.count; i++) {
+    emit_node(o, lw__value(g, g->outputs.data[i])->producer);
+  }
+  return LW_OK;
+}
+
+static void node_order_deinit(node_order *o) {
+  lw__mem_free(o->next);
+  lw__mem_free(o->stack);
+  lw__mem_free(o->order);
+}
+
+/* Nodes that nothing needs are left out; compaction would drop them anyway. */
+static lw_status apply_order(lw_graph *g, const node_order *o, bool *out_changed) {
+  bool same = o->count == g->nodes.count;
+  for (uint32_t i = 0; i < o->count && same; i++) same = o->order[i] == i;
+  if (same) return LW_OK;
+  lw_node *nodes = NULL;
+  LW_TRY(lw__mem_resize((void **)&nodes, ((size_t)o->count + 1) * sizeof *nodes));
+  for (uint32_t i = 0; i < o->count; i++) nodes[i] = *lw__node(g, o->order[i]);
+  for (uint32_t i = 0; i < o->count; i++) {
+    g->nodes.data[i] = nodes[i];
+    lw__value(g, nodes[i].result)->producer = i;
+  }
+  g->nodes.count = o->count;
+  lw__mem_free(nodes);
+  *out_changed = true;
+  return lw__graph_compact(g);
+}
+
+lw_status lw__pass_order(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
+                         bool *out_changed) {
+  (void)options;
+  (void)diag;
+  node_order order;
+  *out_changed = false;
+  LW_TRY(order_operands(graph, out_changed));
+  lw_status status = node_order_init(&order, graph);
+  if (status == LW_OK) status = apply_order(graph, &order, out_changed);
+  node_order_deinit(&order);
+  return status;
 }

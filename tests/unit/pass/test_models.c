@@ -1,5 +1,6 @@
-/* test_models.c: the passes on small real networks: what comes out computes the same within the bound, with fewer nodes, and
- * a second run changes nothing. Skipped where the shared models are absent. */
+/* test_models.c: the passes on small real networks: what comes out computes the same within the
+ * bound, with fewer nodes, and a second run changes nothing. Skipped where the shared models are
+ * absent. */
 #include <dirent.h>
 
 #include "compiler/onnx/import.h"
@@ -39,13 +40,15 @@ static void check_model(const char *name) {
   lw__pass_options_init(&options);
   assert_ok(lw__graph_clone(&before, &after));
   int64_t begin = lw__now_ns();
-  if (lw__pass_run(&after, &options, &diag) != LW_OK) fail_msg("%s: %s", name, lw__diag_first_error(&diag));
+  if (lw__pass_run(&after, &options, &diag) != LW_OK)
+    fail_msg("%s: %s", name, lw__diag_first_error(&diag));
   int64_t passed = lw__now_ns();
   assert_true(after.nodes.count <= before.nodes.count);
   kit_compare(&before, &after, 1, name);
   int64_t compared = lw__now_ns();
-  print_message("%s: %u nodes, then %u; passes %.1f ms, interpreter %.1f ms\n", name, before.nodes.count,
-                after.nodes.count, (double)(passed - begin) * 1e-6, (double)(compared - passed) * 1e-6);
+  print_message("%s: %u nodes, then %u; passes %.1f ms, interpreter %.1f ms\n", name,
+                before.nodes.count, after.nodes.count, (double)(passed - begin) * 1e-6,
+                (double)(compared - passed) * 1e-6);
   kit_print(&after, &first);
   assert_ok(lw__pass_run(&after, &options, &diag));
   kit_print(&after, &second);
