@@ -1,7 +1,7 @@
-/* replay.c: the main program of a fuzz target where libFuzzer is not at hand. Feeds the target every file
- * of the named files and folders, each as it is and then changed a little in many ways; the
- * changes come from a fixed seed, so that a failure comes again.
- * usage: fuzz_<x> [--rounds N] FILE_OR_FOLDER... (without any: starts from the empty input) */
+/* replay.c: the main program of a fuzz target where libFuzzer is not at hand. Feeds the target
+ * every file of the named files and folders, each as it is and then changed a little in many ways;
+ * the changes come from a fixed seed, so that a failure comes again. usage: fuzz_<x> [--rounds N]
+ * FILE_OR_FOLDER... (without any: starts from the empty input) */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@ typedef struct replay {
   unsigned long inputs;
 } replay;
 
-/* One change: a bit, a byte, a run of bytes copied, removed or inserted, or a cut. The buffer has room
- * for |capacity| bytes. */
+/* One change: a bit, a byte, a run of bytes copied, removed or inserted, or a cut. The buffer has
+ * room for |capacity| bytes. */
 static size_t mutate(lw_rng *rng, uint8_t *data, size_t size, size_t capacity) {
   static const uint8_t edges[] = {0x00, 0x01, 0x7f, 0x80, 0xff, 0x08, 0x12, 0x20};
   if (size == 0) {
