@@ -69,7 +69,8 @@ static int free_kernels(void **state) {
   return 0;
 }
 
-/* ---- the plan: out = (x * 3 + 1) + w2, w2 = w * 2 made by the init program; copy = out; half = fill ---- */
+/* ---- the plan: out = (x * 3 + 1) + w2, w2 = w * 2 made by the init program; copy = out; half =
+ * fill ---- */
 
 #define BLOCKS 1000
 #define COUNT (4 * BLOCKS)

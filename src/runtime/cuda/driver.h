@@ -1,0 +1,119 @@
+/* driver.h: the part of the CUDA driver's C interface that the runtime uses, declared by ourselves
+ * and found at run time, so that one binary works with and without a GPU. Symbol names carry the
+ * version suffix of the interface declared here; they are exported by every driver since CUDA 12.0.
+ */
+#ifndef LW_RUNTIME_CUDA_DRIVER_H
+#define LW_RUNTIME_CUDA_DRIVER_H
+
+#include "base/base.h"
+
+/* A test includes NVIDIA's own header and defines LW_CUDA_REAL_TYPES to compare the two. */
+#ifdef LW_CUDA_REAL_TYPES
+typedef CUresult lw_cu_result;
+typedef CUdevice lw_cu_device;
+typedef CUcontext lw_cu_context;
+typedef CUmodule lw_cu_module;
+typedef CUfunction lw_cu_function;
+typedef CUstream lw_cu_stream;
+typedef CUevent lw_cu_event;
+typedef CUdeviceptr lw_cu_address;
+typedef CUdevice_attribute lw_cu_device_attribute;
+typedef CUfunction_attribute lw_cu_function_attribute;
+#else
+typedef int lw_cu_result;
+typedef int lw_cu_device;
+typedef struct lw_cu_context_object *lw_cu_context;
+typedef struct lw_cu_module_object *lw_cu_module;
+typedef struct lw_cu_function_object *lw_cu_function;
+typedef struct lw_cu_stream_object *lw_cu_stream; /* NULL: the legacy default stream */
+typedef struct lw_cu_event_object *lw_cu_event;
+typedef unsigned long long lw_cu_address;
+typedef int lw_cu_device_attribute;
+typedef int lw_cu_function_attribute;
+#endif
+
+enum {
+  LW_CU_SUCCESS = 0,
+  LW_CU_NO_DEVICE = 100,
+  LW_CU_DEVICE_MAX_SHARED_OPTIN = 97,
+  LW_CU_DEVICE_SM_COUNT = 16,
+  LW_CU_DEVICE_L2_BYTES = 38,
+  LW_CU_DEVICE_MAJOR = 75,
+  LW_CU_DEVICE_MINOR = 76,
+  LW_CU_FUNCTION_MAX_THREADS = 0,
+  LW_CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
+  LW_CU_STREAM_NON_BLOCKING = 1,
+  LW_CU_EVENT_DEFAULT = 0,
+};
+
+/* X(name, symbol, parameters): functions that give lw_cu_result. */
+#define LW_CU_SYMBOLS(X)                                                                          \
+  X(init, cuInit, (unsigned int flags))                                                           \
+  X(driver_version, cuDriverGetVersion, (int *version))                                           \
+  X(error_name, cuGetErrorName, (lw_cu_result error, const char **name))                          \
+  X(device_count, cuDeviceGetCount, (int *count))                                                 \
+  X(device_get, cuDeviceGet, (lw_cu_device * device, int ordinal))                                \
+  X(device_name, cuDeviceGetName, (char *name, int bytes, lw_cu_device device))                   \
+  X(device_memory, cuDeviceTotalMem_v2, (size_t * bytes, lw_cu_device device))                    \
+  X(device_attribute, cuDeviceGetAttribute,                                                       \
+    (int *value, lw_cu_device_attribute attribute, lw_cu_device device))                          \
+  X(primary_retain, cuDevicePrimaryCtxRetain, (lw_cu_context * context, lw_cu_device device))     \
+  X(primary_release, cuDevicePrimaryCtxRelease_v2, (lw_cu_device device))                         \
+  X(context_push, cuCtxPushCurrent_v2, (lw_cu_context context))                                   \
+  X(context_pop, cuCtxPopCurrent_v2, (lw_cu_context * context))                                   \
+  X(module_load, cuModuleLoadData, (lw_cu_module * module, const void *image))                    \
+  X(module_unload, cuModuleUnload, (lw_cu_module module))                                         \
+  X(module_function, cuModuleGetFunction,                                                         \
+    (lw_cu_function * function, lw_cu_module module, const char *name))                           \
+  X(function_get, cuFuncGetAttribute,                                                             \
+    (int *value, lw_cu_function_attribute attribute, lw_cu_function function))                    \
+  X(function_set, cuFuncSetAttribute,                                                             \
+    (lw_cu_function function, lw_cu_function_attribute attribute, int value))                     \
+  X(memory_alloc, cuMemAlloc_v2, (lw_cu_address * address, size_t bytes))                         \
+  X(memory_free, cuMemFree_v2, (lw_cu_address address))                                           \
+  X(copy_in, cuMemcpyHtoDAsync_v2,                                                                \
+    (lw_cu_address to, const void *from, size_t bytes, lw_cu_stream stream))                      \
+  X(copy_out, cuMemcpyDtoHAsync_v2,                                                               \
+    (void *to, lw_cu_address from, size_t bytes, lw_cu_stream stream))                            \
+  X(copy, cuMemcpyDtoDAsync_v2,                                                                   \
+    (lw_cu_address to, lw_cu_address from, size_t bytes, lw_cu_stream stream))                    \
+  X(fill, cuMemsetD8Async,                                                                        \
+    (lw_cu_address to, unsigned char value, size_t count, lw_cu_stream stream))                   \
+  X(stream_create, cuStreamCreate, (lw_cu_stream * stream, unsigned int flags))                   \
+  X(stream_destroy, cuStreamDestroy_v2, (lw_cu_stream stream))                                    \
+  X(stream_wait, cuStreamSynchronize, (lw_cu_stream stream))                                      \
+  X(event_create, cuEventCreate, (lw_cu_event * event, unsigned int flags))                       \
+  X(event_destroy, cuEventDestroy_v2, (lw_cu_event event))                                        \
+  X(event_record, cuEventRecord, (lw_cu_event event, lw_cu_stream stream))                        \
+  X(event_elapsed, cuEventElapsedTime, (float *ms, lw_cu_event start, lw_cu_event end))           \
+  X(launch, cuLaunchKernel,                                                                       \
+    (lw_cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,      \
+     unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
+     lw_cu_stream stream, void **parameters, void **extra))
+
+/* The same for functions that older drivers lack; NULL then. */
+#define LW_CU_OPTIONAL_SYMBOLS(X) X(function_load, cuFuncLoad, (lw_cu_function function))
+
+typedef struct lw_cu_driver {
+  void *handle;
+#define LW_CU_MEMBER(name, symbol, parameters) lw_cu_result(*name) parameters;
+  LW_CU_SYMBOLS(LW_CU_MEMBER)
+  LW_CU_OPTIONAL_SYMBOLS(LW_CU_MEMBER)
+#undef LW_CU_MEMBER
+} lw_cu_driver;
+
+/* Opens the driver library and initializes it. |path| NULL: libcuda.so.1. */
+lw_status lw__cu_open(const char *path, lw_diag *diag, lw_cu_driver *out) LW_MUST_CHECK;
+void lw__cu_close(lw_cu_driver *driver);
+
+/* What an error code means for us. |lost|: the context is broken for good, and with it every object
+ * in it. */
+typedef struct lw_cu_error {
+  int code;
+  const char *name;
+  lw_status status;
+  bool lost;
+} lw_cu_error;
+lw_cu_error lw__cu_error(const lw_cu_driver *driver, int code);
+
+#endif

@@ -1,0 +1,148 @@
+/* run.c: contexts on the GPU: one stream each, two events around the steps, staging copies at both
+ * ends. */
+#include "runtime/cuda/cuda.h"
+
+typedef struct cu_context { /* lw_rt_context.state */
+  lw_cu_stream stream;
+  lw_cu_event start, end;
+  bool has_stream, has_start, has_end;
+  void **parameters;
+} cu_context;
+
+static lw_status context_make_objects(lw_cu_gpu *gpu, cu_context *state, lw_diag *diag) {
+  const lw_cu_driver *driver = &gpu->driver;
+  LW_TRY(lw__cu_check(gpu, driver->stream_create(&state->stream, LW_CU_STREAM_NON_BLOCKING),
+                      "cuStreamCreate", NULL, diag));
+  state->has_stream = true;
+  LW_TRY(lw__cu_check(gpu, driver->event_create(&state->start, LW_CU_EVENT_DEFAULT),
+                      "cuEventCreate", NULL, diag));
+  state->has_start = true;
+  LW_TRY(lw__cu_check(gpu, driver->event_create(&state->end, LW_CU_EVENT_DEFAULT), "cuEventCreate",
+                      NULL, diag));
+  state->has_end = true;
+  return LW_OK;
+}
+
+lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  const lw_rt_segment *segment = &program->run;
+  cu_context *state;
+  LW_TRY(lw__arena_alloc(&context->memory, 1, sizeof *state, &state));
+  LW_TRY(lw__arena_alloc(&context->memory, (size_t)segment->slot_count + segment->scalar_count,
+                         sizeof *state->parameters, &state->parameters));
+  context->state = state;
+  lw__cu_make_parameters(segment, context->slots, state->parameters);
+  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_status status = context_make_objects(gpu, state, diag);
+  lw__cu_leave(gpu);
+  return status;
+}
+
+void lw__cu_context_close(lw_rt_context *context) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  if (state == NULL || lw__cu_enter(gpu, NULL) != LW_OK) return;
+  if (state->has_stream) {
+    (void)gpu->driver.stream_wait(state->stream);
+    (void)gpu->driver.stream_destroy(state->stream);
+  }
+  if (state->has_start) (void)gpu->driver.event_destroy(state->start);
+  if (state->has_end) (void)gpu->driver.event_destroy(state->end);
+  lw__cu_leave(gpu);
+}
+
+/* ---- staging ---- */
+
+static lw_cu_address run_address(const void *ptr) { return (lw_cu_address)(uintptr_t)ptr; }
+
+static lw_status run_stage_inputs(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  for (uint32_t i = 0; i < program->input_count; i++) {
+    const lw_rt_binding *input = &context->inputs[i];
+    if (!lw__rt_binding_staged(input)) continue;
+    size_t bytes = (size_t)program->inputs[i].bytes;
+    lw_cu_address to = run_address(input->address);
+    int result = input->on_device ? gpu->driver.copy(to, run_address(input->data), bytes, stream)
+                                  : gpu->driver.copy_in(to, input->data, bytes, stream);
+    LW_TRY(lw__cu_check(gpu, result, "copying an input to the GPU", program->inputs[i].name, diag));
+  }
+  return LW_OK;
+}
+
+static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  for (uint32_t i = 0; i < program->output_count; i++) {
+    const lw_rt_binding *output = &context->outputs[i];
+    if (!lw__rt_binding_staged(output)) continue;
+    size_t bytes = (size_t)program->outputs[i].bytes;
+    lw_cu_address from = run_address(output->address);
+    int result = output->on_device
+                     ? gpu->driver.copy(run_address(output->data), from, bytes, stream)
+                     : gpu->driver.copy_out(output->data, from, bytes, stream);
+    LW_TRY(lw__cu_check(gpu, result, "copying an output from the GPU", program->outputs[i].name,
+                        diag));
+  }
+  return LW_OK;
+}
+
+/* ---- running ---- */
+
+static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool timed, lw_diag *diag) {
+  const cu_context *state = context->state;
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  LW_TRY(run_stage_inputs(context, stream, diag));
+  if (timed) {
+    LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->start, stream), "cuEventRecord", NULL,
+                        diag));
+  }
+  LW_TRY(lw__cu_put_steps(program, &program->run, context->slots, state->parameters, stream, diag));
+  if (timed) {
+    LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->end, stream), "cuEventRecord", NULL,
+                        diag));
+  }
+  return run_stage_outputs(context, stream, diag);
+}
+
+lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_status status = run_put(context, state->stream, true, diag);
+  /* Also after an error: copies that were begun must not touch the caller's memory later. */
+  lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(state->stream), "the run", NULL,
+                                  status == LW_OK ? diag : NULL);
+  if (status == LW_OK) status = waited;
+  float ms = 0;
+  if (status == LW_OK) {
+    status = lw__cu_check(gpu, gpu->driver.event_elapsed(&ms, state->start, state->end),
+                          "cuEventElapsedTime", NULL, diag);
+  }
+  if (status == LW_OK) context->stats.last_device_ns = (int64_t)((double)ms * 1e6);
+  lw__cu_leave(gpu);
+  return status;
+}
+
+static lw_status run_check_device_memory(const lw_rt_binding *bindings, const lw_rt_io *ios,
+                                         uint32_t count, lw_diag *diag) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (bindings[i].on_device || ios[i].bytes == 0) continue;
+    return lw__fail(diag, LW_STATUS_USAGE, ios[i].name,
+                    "is bound to host memory; a run in the caller's stream needs device memory");
+  }
+  return LW_OK;
+}
+
+lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  LW_TRY(run_check_device_memory(context->inputs, program->inputs, program->input_count, diag));
+  LW_TRY(run_check_device_memory(context->outputs, program->outputs, program->output_count, diag));
+  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_status status = run_put(context, stream, false, diag);
+  lw__cu_leave(gpu);
+  return status;
+}

@@ -1,0 +1,531 @@
+/* cuda_standin.c: a look-alike of the CUDA driver library for tests without a GPU. Device memory is
+ * host memory, a stream is a list of operations that run only when somebody waits for it, and every
+ * promise that a caller must keep is checked: a current context, valid handles, ranges inside
+ * allocations, nothing forbidden during a capture. Any call can be made to fail. One thread at a
+ * time. */
+#include "standin/standin.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/cuda/driver.h"
+
+/* Names and types must be those that the runtime looks for. */
+#define DECLARE(name, symbol, parameters) \
+  __attribute__((visibility("default"))) lw_cu_result symbol parameters;
+LW_CU_SYMBOLS(DECLARE)
+LW_CU_OPTIONAL_SYMBOLS(DECLARE)
+#undef DECLARE
+__attribute__((visibility("default"))) lw_standin_state *lw_standin(void);
+
+enum {
+  INVALID_VALUE = 1,
+  INVALID_CONTEXT = 201,
+  INVALID_HANDLE = 400,
+  NOT_FOUND = 500,
+  NOT_READY = 600
+};
+
+static lw_standin_state standin = {
+    .device_count = 1, .arch_major = 9, .arch_minor = 0, .driver_version = 12040};
+
+lw_standin_state *lw_standin(void) { return &standin; }
+
+/* ---- bookkeeping ---- */
+
+static void __attribute__((format(printf, 1, 2))) violation(const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  if (standin.violations++ == 0) vsnprintf(standin.violation, sizeof standin.violation, fmt, args);
+  va_end(args);
+}
+
+/* Counts the call; true when it is the one to fail. */
+static bool injected(bool cleanup) {
+  standin.calls++;
+  if (standin.fail_at == 0 || --standin.fail_at != 0) return false;
+  standin.failed_call_is_cleanup = cleanup;
+  return true;
+}
+
+#define CALL()                                     \
+  do {                                             \
+    if (injected(false)) return standin.fail_code; \
+  } while (0)
+/* An injected failure of a cleanup is reported after the work was done: nobody could do it again.
+ */
+#define CLEANUP() bool fails = injected(true)
+#define CLEANED() return fails ? standin.fail_code : 0
+#define NEEDS_CONTEXT(call)                    \
+  do {                                         \
+    if (standin.context_depth == 0) {          \
+      violation("%s without a context", call); \
+      return INVALID_CONTEXT;                  \
+    }                                          \
+  } while (0)
+#define NOT_IN_CAPTURE(call)                                       \
+  do {                                                             \
+    if (standin.capturing) violation("%s during a capture", call); \
+  } while (0)
+
+typedef struct block {
+  struct block *next;
+  char *memory;
+  size_t bytes;
+} block;
+static block *blocks;
+
+static bool in_device(lw_cu_address address, size_t bytes) {
+  for (const block *b = blocks; b != NULL; b = b->next) {
+    lw_cu_address start = (lw_cu_address)(uintptr_t)b->memory;
+    if (address >= start && address - start <= b->bytes && bytes <= b->bytes - (address - start))
+      return true;
+  }
+  return false;
+}
+
+static void need_device(const char *call, lw_cu_address address, size_t bytes) {
+  if (!in_device(address, bytes))
+    violation("%s: %zu bytes at %#llx are no device memory", call, bytes, address);
+}
+
+static void *pointer(lw_cu_address address) { return (void *)(uintptr_t)address; }
+
+/* ---- objects ---- */
+
+struct lw_cu_stream_object {
+  int alive;
+};
+struct lw_cu_event_object {
+  int alive, recorded, done;
+};
+struct lw_cu_module_object {
+  int alive;
+};
+struct lw_cu_function_object {
+  int which, shared_limit;
+};
+struct lw_cu_context_object {
+  int unused;
+};
+
+/* Objects of a context that an error broke are never destroyed; here they stay reachable for leak
+ * checkers. */
+typedef struct object {
+  struct object *next;
+  void *memory;
+} object;
+static object *objects;
+
+static void *make_object(size_t bytes) {
+  object *o = malloc(sizeof *o);
+  *o = (object){.next = objects, .memory = calloc(1, bytes)};
+  objects = o;
+  return o->memory;
+}
+
+static void free_object(void *memory) {
+  for (object **at = &objects; *at != NULL; at = &(*at)->next) {
+    object *o = *at;
+    if (o->memory != memory) continue;
+    *at = o->next;
+    free(o->memory);
+    free(o);
+    return;
+  }
+  violation("destroyed an object that does not exist");
+}
+
+static struct lw_cu_context_object the_context;
+static struct lw_cu_function_object functions[2] = {{0, 48 << 10}, {1, 48 << 10}};
+static const char *const function_names[2] = {"lw_map_scale", "lw_map_add"};
+static const int function_slots[2] = {2, 3}, function_scalars[2] = {2, 0};
+
+/* ---- streams ---- */
+
+typedef enum op_kind { OP_COPY, OP_FILL, OP_LAUNCH, OP_EVENT } op_kind;
+typedef struct op {
+  struct op *next;
+  op_kind kind;
+  lw_cu_stream stream;
+  void *to;
+  const void *from;
+  size_t bytes;
+  unsigned char value;
+  lw_cu_function function;
+  unsigned int grid;
+  uint64_t parameters[8];
+  lw_cu_event event;
+} op;
+static op *first_op;
+
+static void put(op operation) {
+  op *copy = malloc(sizeof *copy);
+  *copy = operation;
+  copy->next = NULL;
+  op **end = &first_op;
+  while (*end != NULL) end = &(*end)->next;
+  *end = copy;
+}
+
+static void run_kernel(const op *o) {
+  float *y = pointer(o->parameters[0]);
+  const float *a = pointer(o->parameters[1]), *b = pointer(o->parameters[2]);
+  need_device("kernel", o->parameters[0], o->grid * 16ul);
+  need_device("kernel", o->parameters[1], o->grid * 16ul);
+  if (o->function->which == 1) need_device("kernel", o->parameters[2], o->grid * 16ul);
+  for (size_t i = 0; i < o->grid * 4ul; i++) {
+    y[i] = o->function->which == 1
+               ? a[i] + b[i]
+               : a[i] * (float)(int64_t)o->parameters[2] + (float)(int64_t)o->parameters[3];
+  }
+}
+
+static void run(const op *o) {
+  if (o->kind == OP_COPY) memmove(o->to, o->from, o->bytes);
+  if (o->kind == OP_FILL) memset(o->to, o->value, o->bytes);
+  if (o->kind == OP_LAUNCH) run_kernel(o);
+  if (o->kind == OP_EVENT) o->event->done = 1;
+}
+
+/* |every|: of all streams. */
+static void drain(lw_cu_stream stream, bool every, bool execute) {
+  op **at = &first_op;
+  while (*at != NULL) {
+    op *o = *at;
+    if (!every && o->stream != stream) {
+      at = &o->next;
+      continue;
+    }
+    if (execute) run(o);
+    *at = o->next;
+    free(o);
+  }
+}
+
+static bool good_stream(const char *call, lw_cu_stream stream) {
+  if (stream == NULL || stream->alive == 1) return true;
+  violation("%s: no such stream", call);
+  return false;
+}
+
+/* ---- the driver's functions ---- */
+
+int cuInit(unsigned int flags) {
+  CALL();
+  return flags == 0 ? 0 : INVALID_VALUE;
+}
+
+int cuDriverGetVersion(int *version) {
+  CALL();
+  *version = standin.driver_version;
+  return 0;
+}
+
+int cuGetErrorName(int error, const char **name) {
+  *name = error == 77 ? "CUDA_ERROR_STANDIN" : NULL;
+  return error == 77 ? 0 : INVALID_VALUE;
+}
+
+int cuDeviceGetCount(int *count) {
+  CALL();
+  *count = standin.device_count;
+  return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal) {
+  CALL();
+  *device = ordinal;
+  return ordinal < standin.device_count ? 0 : INVALID_VALUE;
+}
+
+int cuDeviceGetName(char *name, int bytes, int device) {
+  CALL();
+  snprintf(name, (size_t)bytes, "stand-in %d", device);
+  return 0;
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  CALL();
+  (void)device;
+  *bytes = 1 << 30;
+  return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  CALL();
+  (void)device;
+  switch (attribute) {
+    case LW_CU_DEVICE_MAJOR: *value = standin.arch_major; return 0;
+    case LW_CU_DEVICE_MINOR: *value = standin.arch_minor; return 0;
+    case LW_CU_DEVICE_SM_COUNT: *value = 4; return 0;
+    case LW_CU_DEVICE_L2_BYTES: *value = 1 << 16; return 0;
+    default: return INVALID_VALUE;
+  }
+}
+
+int cuDevicePrimaryCtxRetain(lw_cu_context *context, int device) {
+  CALL();
+  (void)device;
+  standin.retains++;
+  *context = &the_context;
+  return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device) {
+  CLEANUP();
+  (void)device;
+  if (standin.retains == 0) violation("released more often than retained");
+  standin.retains--;
+  CLEANED();
+}
+
+int cuCtxPushCurrent_v2(lw_cu_context context) {
+  if (injected(false)) {
+    standin.failed_call_is_push = 1;
+    return standin.fail_code;
+  }
+  if (context != &the_context || standin.retains == 0) {
+    violation("pushed a context that is not retained");
+    return INVALID_CONTEXT;
+  }
+  standin.context_depth++;
+  return 0;
+}
+
+int cuCtxPopCurrent_v2(lw_cu_context *context) {
+  CLEANUP();
+  if (standin.context_depth == 0) {
+    violation("popped without a push");
+    return INVALID_CONTEXT;
+  }
+  standin.context_depth--;
+  *context = &the_context;
+  CLEANED();
+}
+
+int cuModuleLoadData(lw_cu_module *module, const void *image) {
+  CALL();
+  NEEDS_CONTEXT("cuModuleLoadData");
+  NOT_IN_CAPTURE("cuModuleLoadData");
+  if (strcmp(image, LW_STANDIN_IMAGE) != 0) return 200;
+  *module = make_object(sizeof **module);
+  (*module)->alive = 1;
+  standin.live_modules++;
+  return 0;
+}
+
+int cuModuleUnload(lw_cu_module module) {
+  CLEANUP();
+  NEEDS_CONTEXT("cuModuleUnload");
+  free_object(module);
+  standin.live_modules--;
+  CLEANED();
+}
+
+int cuModuleGetFunction(lw_cu_function *function, lw_cu_module module, const char *name) {
+  CALL();
+  NEEDS_CONTEXT("cuModuleGetFunction");
+  if (module->alive != 1) violation("function of a dead module");
+  for (int i = 0; i < 2; i++) {
+    if (strcmp(name, function_names[i]) != 0) continue;
+    functions[i].shared_limit = 48 << 10;
+    *function = &functions[i];
+    return 0;
+  }
+  return NOT_FOUND;
+}
+
+int cuFuncLoad(lw_cu_function function) {
+  CALL();
+  NEEDS_CONTEXT("cuFuncLoad");
+  (void)function;
+  return 0;
+}
+
+int cuFuncGetAttribute(int *value, int attribute, lw_cu_function function) {
+  CALL();
+  NEEDS_CONTEXT("cuFuncGetAttribute");
+  (void)function;
+  if (attribute != LW_CU_FUNCTION_MAX_THREADS) return INVALID_VALUE;
+  *value = 1024;
+  return 0;
+}
+
+int cuFuncSetAttribute(lw_cu_function function, int attribute, int value) {
+  CALL();
+  NEEDS_CONTEXT("cuFuncSetAttribute");
+  if (attribute != LW_CU_FUNCTION_MAX_DYNAMIC_SHARED || value > 232448) return INVALID_VALUE;
+  function->shared_limit = value;
+  return 0;
+}
+
+int cuMemAlloc_v2(lw_cu_address *address, size_t bytes) {
+  CALL();
+  NEEDS_CONTEXT("cuMemAlloc");
+  NOT_IN_CAPTURE("cuMemAlloc");
+  if (bytes == 0) return INVALID_VALUE;
+  if (bytes > 1 << 30) return 2;
+  block *b = malloc(sizeof *b);
+  *b = (block){
+      .next = blocks, .memory = aligned_alloc(256, (bytes + 255) / 256 * 256), .bytes = bytes};
+  memset(b->memory, 0xcd, bytes);
+  blocks = b;
+  standin.live_memory++;
+  *address = (lw_cu_address)(uintptr_t)b->memory;
+  return 0;
+}
+
+int cuMemFree_v2(lw_cu_address address) {
+  CLEANUP();
+  NEEDS_CONTEXT("cuMemFree");
+  NOT_IN_CAPTURE("cuMemFree");
+  drain(NULL, true, true);
+  for (block **at = &blocks; *at != NULL; at = &(*at)->next) {
+    block *b = *at;
+    if (b->memory != pointer(address)) continue;
+    *at = b->next;
+    free(b->memory);
+    free(b);
+    standin.live_memory--;
+    CLEANED();
+  }
+  violation("freed what was not allocated");
+  return INVALID_VALUE;
+}
+
+int cuMemcpyHtoDAsync_v2(lw_cu_address to, const void *from, size_t bytes, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuMemcpyHtoDAsync");
+  NOT_IN_CAPTURE("cuMemcpyHtoDAsync");
+  need_device("cuMemcpyHtoDAsync", to, bytes);
+  if (!good_stream("cuMemcpyHtoDAsync", stream)) return INVALID_HANDLE;
+  put((op){.kind = OP_COPY, .stream = stream, .to = pointer(to), .from = from, .bytes = bytes});
+  return 0;
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, lw_cu_address from, size_t bytes, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuMemcpyDtoHAsync");
+  NOT_IN_CAPTURE("cuMemcpyDtoHAsync");
+  need_device("cuMemcpyDtoHAsync", from, bytes);
+  if (!good_stream("cuMemcpyDtoHAsync", stream)) return INVALID_HANDLE;
+  put((op){.kind = OP_COPY, .stream = stream, .to = to, .from = pointer(from), .bytes = bytes});
+  return 0;
+}
+
+int cuMemcpyDtoDAsync_v2(lw_cu_address to, lw_cu_address from, size_t bytes, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuMemcpyDtoDAsync");
+  need_device("cuMemcpyDtoDAsync", to, bytes);
+  need_device("cuMemcpyDtoDAsync", from, bytes);
+  if (!good_stream("cuMemcpyDtoDAsync", stream)) return INVALID_HANDLE;
+  standin.copies++;
+  put((op){
+      .kind = OP_COPY, .stream = stream, .to = pointer(to), .from = pointer(from), .bytes = bytes});
+  return 0;
+}
+
+int cuMemsetD8Async(lw_cu_address to, unsigned char value, size_t count, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuMemsetD8Async");
+  need_device("cuMemsetD8Async", to, count);
+  if (!good_stream("cuMemsetD8Async", stream)) return INVALID_HANDLE;
+  standin.fills++;
+  put((op){.kind = OP_FILL, .stream = stream, .to = pointer(to), .bytes = count, .value = value});
+  return 0;
+}
+
+int cuStreamCreate(lw_cu_stream *stream, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT("cuStreamCreate");
+  NOT_IN_CAPTURE("cuStreamCreate");
+  if (flags != LW_CU_STREAM_NON_BLOCKING) violation("a stream that waits for the default stream");
+  *stream = make_object(sizeof **stream);
+  (*stream)->alive = 1;
+  standin.live_streams++;
+  return 0;
+}
+
+int cuStreamDestroy_v2(lw_cu_stream stream) {
+  CLEANUP();
+  NEEDS_CONTEXT("cuStreamDestroy");
+  drain(stream, false, true);
+  free_object(stream);
+  standin.live_streams--;
+  CLEANED();
+}
+
+int cuStreamSynchronize(lw_cu_stream stream) {
+  NOT_IN_CAPTURE("cuStreamSynchronize");
+  standin.waits++;
+  if (injected(false)) {
+    /* What was queued never happens. */
+    drain(stream, false, false);
+    return standin.fail_code;
+  }
+  NEEDS_CONTEXT("cuStreamSynchronize");
+  if (!good_stream("cuStreamSynchronize", stream)) return INVALID_HANDLE;
+  drain(stream, false, true);
+  return 0;
+}
+
+int cuEventCreate(lw_cu_event *event, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT("cuEventCreate");
+  (void)flags;
+  *event = make_object(sizeof **event);
+  (*event)->alive = 1;
+  standin.live_events++;
+  return 0;
+}
+
+int cuEventDestroy_v2(lw_cu_event event) {
+  CLEANUP();
+  NEEDS_CONTEXT("cuEventDestroy");
+  drain(NULL, true, true);
+  free_object(event);
+  standin.live_events--;
+  CLEANED();
+}
+
+int cuEventRecord(lw_cu_event event, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuEventRecord");
+  if (!good_stream("cuEventRecord", stream) || event->alive != 1) return INVALID_HANDLE;
+  event->recorded = 1;
+  event->done = 0;
+  put((op){.kind = OP_EVENT, .stream = stream, .event = event});
+  return 0;
+}
+
+int cuEventElapsedTime(float *ms, lw_cu_event start, lw_cu_event end) {
+  CALL();
+  NEEDS_CONTEXT("cuEventElapsedTime");
+  if (!start->recorded || !end->recorded) return INVALID_HANDLE;
+  if (!start->done || !end->done) return NOT_READY;
+  *ms = 0.25f;
+  return 0;
+}
+
+int cuLaunchKernel(lw_cu_function function, unsigned int grid_x, unsigned int grid_y,
+                   unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+                   unsigned int block_z, unsigned int shared_bytes, lw_cu_stream stream,
+                   void **parameters, void **extra) {
+  CALL();
+  NEEDS_CONTEXT("cuLaunchKernel");
+  if (!good_stream("cuLaunchKernel", stream)) return INVALID_HANDLE;
+  if (function != &functions[0] && function != &functions[1]) return INVALID_HANDLE;
+  bool good = grid_x > 0 && grid_x <= INT32_MAX && grid_y == 1 && grid_z == 1 && block_x > 0 &&
+              block_x <= 1024 && block_y == 1 && block_z == 1 && extra == NULL &&
+              shared_bytes <= (unsigned int)function->shared_limit;
+  if (!good) return INVALID_VALUE;
+  op o = {.kind = OP_LAUNCH, .stream = stream, .function = function, .grid = grid_x};
+  int count = function_slots[function->which] + function_scalars[function->which];
+  for (int i = 0; i < count; i++) memcpy(&o.parameters[i], parameters[i], sizeof o.parameters[i]);
+  standin.launches++;
+  put(o);
+  return 0;
+}

@@ -1,0 +1,477 @@
+/* The CUDA back end on a look-alike of the driver: results, bindings, the caller's stream, life
+ * times, and every single driver call failing in turn. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/runtime.h"
+#include "standin/standin.h"
+
+static const char library[] = LW_BUILD_DIR "/libcuda_standin.so";
+static const lw_rt_device_options options = {.cuda_path = library};
+static lw_standin_state *standin;
+
+static int load_standin(void **state) {
+  (void)state;
+  void *handle = dlopen(library, RTLD_NOW);
+  if (handle == NULL) {
+    print_error("%s\n", dlerror());
+    return 1;
+  }
+  lw_standin_function *function;
+  void *symbol = dlsym(handle, "lw_standin");
+  memcpy(&function, &symbol, sizeof symbol);
+  standin = function();
+  return 0;
+}
+
+static int reset_standin(void **state) {
+  (void)state;
+  *standin = (lw_standin_state){
+      .device_count = 1, .arch_major = 9, .arch_minor = 0, .driver_version = 12040, .fail_code = 1};
+  return 0;
+}
+
+static void assert_clean(void) {
+  if (standin->violations != 0)
+    fail_msg("%lu violations: %s", (unsigned long)standin->violations, standin->violation);
+  assert_int_equal(standin->context_depth, 0);
+}
+
+static void assert_nothing_left(void) {
+  assert_clean();
+  assert_int_equal(standin->live_memory, 0);
+  assert_int_equal(standin->live_modules, 0);
+  assert_int_equal(standin->live_streams, 0);
+  assert_int_equal(standin->live_events, 0);
+  assert_int_equal(standin->retains, 0);
+}
+
+/* ---- the plan: out = (x * 3 + 1) + w2, w2 = w * 2 made by the init program; copy = out, its last
+ * 8 bytes 0 ---- */
+
+#define BLOCKS 40
+#define COUNT (4 * BLOCKS)
+#define BYTES (sizeof(float) * COUNT)
+
+static float weights[COUNT];
+
+static uint32_t add_buffer(lw_plan *plan, lw_buffer_kind kind, uint32_t index, const void *data) {
+  lw_plan_buffer buffer = {.kind = kind, .index = index, .bytes = BYTES, .data = data};
+  assert_int_equal(lw_vec_push(&plan->buffers, buffer), LW_OK);
+  uint32_t id = plan->buffers.count - 1;
+  lw_plan_io io = {.name = kind == LW_BUFFER_INPUT ? "x"
+                           : index == 0            ? "out"
+                                                   : "copy",
+                   .dtype = LW_DTYPE_F32,
+                   .rank = 1,
+                   .dims = {COUNT},
+                   .buffer = id};
+  if (kind == LW_BUFFER_INPUT) assert_int_equal(lw_vec_push(&plan->inputs, io), LW_OK);
+  if (kind == LW_BUFFER_OUTPUT) assert_int_equal(lw_vec_push(&plan->outputs, io), LW_OK);
+  return id;
+}
+
+static lw_plan_step make_step(lw_plan *plan, lw_step_kind kind, const lw_plan_arg *args,
+                              uint32_t count) {
+  lw_plan_step step = {.kind = kind, .arg_count = count, .grid = BLOCKS, .bytes = BYTES};
+  assert_int_equal(lw__arena_dup(&plan->arena, args, count * sizeof *args, &step.args), LW_OK);
+  return step;
+}
+
+static void make_plan(lw_plan *plan) {
+  lw__plan_init(plan, LW_PLAN_CUDA);
+  plan->sm_arch = 90;
+  plan->arch_specific = true;
+  for (int i = 0; i < COUNT; i++) weights[i] = (float)i;
+  static const char image[] = LW_STANDIN_IMAGE, second_image[] = LW_STANDIN_IMAGE;
+  lw_plan_kernel kernel = {
+      .name = "lw_map_scale", .block_threads = 128, .image = image, .image_bytes = sizeof image};
+  assert_int_equal(lw_vec_push(&plan->kernels, kernel), LW_OK);
+  kernel.name = "lw_map_add";
+  kernel.shared_bytes = 64 << 10;
+  kernel.image = second_image;
+  assert_int_equal(lw_vec_push(&plan->kernels, kernel), LW_OK);
+  uint32_t x = add_buffer(plan, LW_BUFFER_INPUT, 0, NULL);
+  uint32_t w = add_buffer(plan, LW_BUFFER_WEIGHT, 0, weights);
+  uint32_t scratch = add_buffer(plan, LW_BUFFER_ARENA, 0, NULL);
+  uint32_t w2 = add_buffer(plan, LW_BUFFER_DERIVED, 0, NULL);
+  uint32_t t = add_buffer(plan, LW_BUFFER_ARENA, 0, NULL);
+  uint32_t out = add_buffer(plan, LW_BUFFER_OUTPUT, 0, NULL);
+  uint32_t copy = add_buffer(plan, LW_BUFFER_OUTPUT, 1, NULL);
+  lw_plan_arg scale[4] = {{.buffer = scratch, .written = true},
+                          {.buffer = w},
+                          {.kind = LW_ARG_SCALAR, .scalar = 2},
+                          {.kind = LW_ARG_SCALAR, .scalar = 0}};
+  assert_int_equal(lw_vec_push(&plan->init, make_step(plan, LW_STEP_LAUNCH, scale, 4)), LW_OK);
+  lw_plan_arg move[2] = {{.buffer = w2, .written = true}, {.buffer = scratch}};
+  assert_int_equal(lw_vec_push(&plan->init, make_step(plan, LW_STEP_COPY, move, 2)), LW_OK);
+  lw_plan_arg map[4] = {{.buffer = t, .written = true},
+                        {.buffer = x},
+                        {.kind = LW_ARG_SCALAR, .scalar = 3},
+                        {.kind = LW_ARG_SCALAR, .scalar = 1}};
+  assert_int_equal(lw_vec_push(&plan->steps, make_step(plan, LW_STEP_LAUNCH, map, 4)), LW_OK);
+  lw_plan_arg add[3] = {{.buffer = out, .written = true}, {.buffer = t}, {.buffer = w2}};
+  lw_plan_step step = make_step(plan, LW_STEP_LAUNCH, add, 3);
+  step.kernel = 1;
+  step.label = "n1, n2";
+  assert_int_equal(lw_vec_push(&plan->steps, step), LW_OK);
+  lw_plan_arg last[2] = {{.buffer = copy, .written = true}, {.buffer = out}};
+  assert_int_equal(lw_vec_push(&plan->steps, make_step(plan, LW_STEP_COPY, last, 2)), LW_OK);
+  lw_plan_arg fill[1] = {{.buffer = copy, .written = true, .offset_bytes = BYTES - 8}};
+  step = make_step(plan, LW_STEP_FILL, fill, 1);
+  step.bytes = 8;
+  assert_int_equal(lw_vec_push(&plan->steps, step), LW_OK);
+  assert_int_equal(lw__plan_place_weights(plan), LW_OK);
+  assert_int_equal(lw__plan_link(plan), LW_OK);
+  assert_int_equal(lw__plan_place(plan), LW_OK);
+  assert_int_equal(lw__plan_verify(plan, NULL), LW_OK);
+}
+
+typedef struct session {
+  lw_rt_device *device;
+  lw_rt_program *program;
+  lw_rt_context *context;
+} session;
+
+static void close_session(session *s) {
+  lw__rt_context_destroy(s->context);
+  lw__rt_program_release(s->program);
+  lw__rt_device_release(s->device);
+}
+
+static lw_status open_session(session *s, lw_diag *diag) {
+  *s = (session){0};
+  lw_plan plan;
+  make_plan(&plan);
+  lw_status status = lw__rt_device_open("cuda:0", &options, diag, &s->device);
+  if (status == LW_OK) status = lw__rt_program_load(s->device, &plan, diag, &s->program);
+  if (status == LW_OK) status = lw__rt_context_create(s->program, diag, &s->context);
+  lw__plan_deinit(&plan);
+  return status;
+}
+
+static lw_status bind_host(session *s, float *x, float *out, float *copy) {
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
+  memset(out, 0xff, BYTES);
+  memset(copy, 0xff, BYTES);
+  lw_status status = lw__rt_bind_input(s->context, 0, x, BYTES, false);
+  if (status == LW_OK) status = lw__rt_bind_output(s->context, 0, out, BYTES, false);
+  if (status == LW_OK) status = lw__rt_bind_output(s->context, 1, copy, BYTES, false);
+  return status;
+}
+
+static void check_results(const float *x, const float *out, const float *copy) {
+  for (int i = 0; i < COUNT; i++) {
+    float want = x[i] * 3 + 1 + 2 * (float)i;
+    assert_true(out[i] == want);
+    assert_true(copy[i] == (i >= COUNT - 2 ? 0 : want));
+  }
+}
+
+/* ---- tests ---- */
+
+static void test_device(void **state) {
+  (void)state;
+  lw_rt_device *device;
+  assert_int_equal(lw__rt_device_open("auto", &options, NULL, &device), LW_OK);
+  lw_rt_device_info info;
+  lw__rt_device_info(device, &info);
+  assert_string_equal(info.kind, "cuda");
+  assert_string_equal(info.name, "stand-in 0");
+  assert_int_equal(info.sm_arch, 90);
+  assert_true(info.arch_specific);
+  assert_int_equal(info.sm_count, 4);
+  assert_int_equal(info.memory_bytes, 1 << 30);
+  void *memory;
+  assert_int_equal(lw__rt_alloc(device, 100, &memory), LW_OK);
+  char in[100], out[100] = {0};
+  memset(in, 7, sizeof in);
+  assert_int_equal(lw__rt_upload(device, memory, in, 100), LW_OK);
+  assert_int_equal(lw__rt_flush_cache(device), LW_OK);
+  assert_int_equal(lw__rt_download(device, out, memory, 100), LW_OK);
+  assert_memory_equal(in, out, 100);
+  lw__rt_free(device, memory);
+  assert_int_equal(lw__rt_alloc(device, (size_t)2 << 30, &memory), LW_STATUS_OUT_OF_MEMORY);
+  lw__rt_device_release(device);
+  assert_nothing_left();
+}
+
+static void test_no_device(void **state) {
+  (void)state;
+  lw_rt_device *device;
+  assert_int_equal(lw__rt_device_open("cuda:1", &options, NULL, &device), LW_STATUS_DEVICE_FAILED);
+  standin->device_count = 0;
+  assert_int_equal(lw__rt_device_open("cuda", &options, NULL, &device), LW_STATUS_DEVICE_FAILED);
+  standin->device_count = 1;
+  standin->driver_version = 11080;
+  lw_diag diag = {0};
+  assert_int_equal(lw__rt_device_open("cuda", &options, &diag, &device), LW_STATUS_DEVICE_FAILED);
+  assert_non_null(strstr(lw__diag_first_error(&diag), "CUDA 11.8"));
+  lw__diag_deinit(&diag);
+  const lw_rt_device_options not_cuda = {.cuda_path = "libm.so.6"};
+  assert_int_equal(lw__rt_device_open("cuda", &not_cuda, NULL, &device), LW_STATUS_DEVICE_FAILED);
+  assert_nothing_left();
+}
+
+static void test_host_bindings(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  for (int round = 0; round < 3; round++) {
+    assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
+    uint64_t launches = standin->launches, memory = standin->live_memory;
+    assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+    assert_int_equal(standin->launches - launches, 2);
+    assert_int_equal(standin->live_memory, memory);
+    check_results(x, out, copy);
+  }
+  lw_rt_stats stats;
+  lw__rt_stats(s.context, &stats);
+  assert_int_equal(stats.kernels, 2);
+  assert_int_equal(stats.copies, 1);
+  assert_int_equal(stats.fills, 1);
+  assert_int_equal(stats.staging_copies, 3);
+  assert_int_equal(stats.last_device_ns, 250000);
+  lw_diag diag = {0};
+  assert_int_equal(lw__rt_enqueue(s.context, NULL, &diag), LW_STATUS_USAGE);
+  assert_non_null(strstr(lw__diag_first_error(&diag), "host memory"));
+  lw__diag_deinit(&diag);
+  close_session(&s);
+  assert_nothing_left();
+}
+
+/* Device memory, aligned (used in place) and not (copied on the device), in a run and in the
+ * caller's captured stream. */
+static void test_device_bindings(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  for (int unaligned = 0; unaligned < 2; unaligned++) {
+    void *memory;
+    assert_int_equal(lw__rt_alloc(s.device, 3 * BYTES + 64, &memory), LW_OK);
+    char *dx = (char *)memory + (unaligned ? 4 : 0), *dout = dx + BYTES, *dcopy = dout + BYTES;
+    assert_int_equal(lw__rt_upload(s.device, dx, x, BYTES), LW_OK);
+    assert_int_equal(lw__rt_bind_input(s.context, 0, dx, BYTES, true), LW_OK);
+    assert_int_equal(lw__rt_bind_output(s.context, 0, dout, BYTES, true), LW_OK);
+    assert_int_equal(lw__rt_bind_output(s.context, 1, dcopy, BYTES, true), LW_OK);
+    for (int enqueue = 0; enqueue < 2; enqueue++) {
+      uint64_t copies = standin->copies, waits = standin->waits;
+      if (enqueue) {
+        standin->capturing = true;
+        assert_int_equal(lw__rt_enqueue(s.context, NULL, NULL), LW_OK);
+        assert_int_equal(standin->waits, waits);
+        standin->capturing = false;
+        /* Freeing waits for everything in the look-alike, as the legacy default stream would be
+         * waited for. */
+        void *some;
+        assert_int_equal(lw__rt_alloc(s.device, 1, &some), LW_OK);
+        lw__rt_free(s.device, some);
+      } else {
+        assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+        assert_int_equal(standin->waits, waits + 1);
+      }
+      assert_int_equal(standin->copies - copies, unaligned ? 4 : 1);
+      assert_int_equal(lw__rt_download(s.device, out, dout, BYTES), LW_OK);
+      assert_int_equal(lw__rt_download(s.device, copy, dcopy, BYTES), LW_OK);
+      check_results(x, out, copy);
+    }
+    lw_rt_stats stats;
+    lw__rt_stats(s.context, &stats);
+    assert_int_equal(stats.staging_copies, unaligned ? 3 : 0);
+    lw__rt_free(s.device, memory);
+  }
+  close_session(&s);
+  assert_nothing_left();
+}
+
+#define REFUSED(want, change)                                                    \
+  do {                                                                           \
+    lw_plan plan;                                                                \
+    make_plan(&plan);                                                            \
+    change;                                                                      \
+    lw_diag diag = {0};                                                          \
+    lw_rt_program *program;                                                      \
+    assert_int_equal(lw__rt_program_load(device, &plan, &diag, &program), want); \
+    assert_true(lw__diag_first_error(&diag)[0] != '\0');                         \
+    lw__diag_deinit(&diag);                                                      \
+    lw__plan_deinit(&plan);                                                      \
+  } while (0)
+
+static void test_bad_plans(void **state) {
+  (void)state;
+  lw_rt_device *device;
+  assert_int_equal(lw__rt_device_open("cuda", &options, NULL, &device), LW_OK);
+  REFUSED(LW_STATUS_USAGE, plan.target = LW_PLAN_CPU);
+  REFUSED(LW_STATUS_USAGE, plan.sm_arch = 80);
+  REFUSED(LW_STATUS_USAGE, plan.sm_arch = 100);
+  REFUSED(LW_STATUS_USAGE, plan.sm_arch = 93; plan.arch_specific = false);
+  REFUSED(LW_STATUS_INTERNAL, plan.kernels.data[0].image = NULL);
+  REFUSED(LW_STATUS_DEVICE_FAILED, plan.kernels.data[0].image = "something else");
+  REFUSED(LW_STATUS_DEVICE_FAILED, plan.kernels.data[1].name = "lw_map_none");
+  REFUSED(LW_STATUS_DEVICE_FAILED, plan.kernels.data[1].block_threads = 1025);
+  REFUSED(LW_STATUS_DEVICE_FAILED, plan.kernels.data[1].shared_bytes = 232449);
+  REFUSED(LW_STATUS_UNSUPPORTED, plan.steps.data[0].grid = INT64_C(1) << 31);
+  REFUSED(LW_STATUS_OUT_OF_MEMORY, plan.weight_bytes = UINT64_C(1) << 40);
+  assert_clean();
+  lw__rt_device_release(device);
+  assert_nothing_left();
+}
+
+static void test_newer_minor(void **state) {
+  (void)state;
+  standin->arch_major = 8;
+  standin->arch_minor = 9;
+  lw_rt_device *device;
+  lw_rt_program *program;
+  assert_int_equal(lw__rt_device_open("cuda", &options, NULL, &device), LW_OK);
+  lw_plan plan;
+  make_plan(&plan);
+  plan.sm_arch = 86;
+  plan.arch_specific = false;
+  assert_int_equal(lw__rt_program_load(device, &plan, NULL, &program), LW_OK);
+  lw__rt_program_release(program);
+  lw__plan_deinit(&plan);
+  lw__rt_device_release(device);
+  assert_nothing_left();
+}
+
+/* One driver call fails, each in its turn, with |code|. */
+static uint64_t fail_each_call(int code, lw_status want) {
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  uint64_t n = 1;
+  for (;; n++) {
+    (void)reset_standin(NULL);
+    standin->fail_at = n;
+    standin->fail_code = code;
+    session s;
+    lw_diag diag = {0};
+    lw_status status = open_session(&s, &diag);
+    if (status == LW_OK) status = bind_host(&s, x, out, copy);
+    if (status == LW_OK) status = lw__rt_run(s.context, &diag);
+    bool cleanup = standin->failed_call_is_cleanup == 1, over = standin->fail_at != 0;
+    if (status == LW_OK && over) check_results(x, out, copy);
+    if (status == LW_OK && !over && !cleanup) {
+      /* Facts about the device (name, sizes) may be missing without harm. */
+      check_results(x, out, copy);
+    }
+    if (status != LW_OK) {
+      assert_false(over);
+      assert_true(status == want || status == LW_STATUS_DEVICE_FAILED || status == LW_STATUS_USAGE);
+    }
+    standin->fail_at = 0;
+    close_session(&s);
+    lw__diag_deinit(&diag);
+    if (standin->failed_call_is_push) {
+      assert_clean();
+    } else {
+      assert_nothing_left();
+    }
+    if (over) break;
+  }
+  return n;
+}
+
+static void test_every_call_fails(void **state) {
+  (void)state;
+  assert_true(fail_each_call(1, LW_STATUS_DEVICE_FAILED) > 40);
+  assert_true(fail_each_call(2, LW_STATUS_OUT_OF_MEMORY) > 40);
+  assert_true(fail_each_call(77, LW_STATUS_DEVICE_FAILED) > 40);
+}
+
+/* A kernel that breaks the context: the run says so, and nothing is tried any more. */
+static void test_lost_device(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  for (uint64_t n = 1; n < 12; n++) {
+    (void)reset_standin(NULL);
+    session s;
+    assert_int_equal(open_session(&s, NULL), LW_OK);
+    assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
+    standin->fail_at = n;
+    standin->fail_code = 700;
+    lw_diag diag = {0};
+    lw_status status = lw__rt_run(s.context, &diag);
+    if (!standin->failed_call_is_cleanup) {
+      assert_int_equal(status, LW_STATUS_DEVICE_FAILED);
+      assert_non_null(strstr(lw__diag_first_error(&diag), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+      uint64_t calls = standin->calls;
+      assert_int_equal(lw__rt_run(s.context, NULL), LW_STATUS_DEVICE_FAILED);
+      assert_int_equal(lw__rt_enqueue(s.context, NULL, NULL) == LW_OK, false);
+      void *memory;
+      assert_int_equal(lw__rt_alloc(s.device, 1, &memory), LW_STATUS_DEVICE_FAILED);
+      assert_int_equal(standin->calls, calls);
+    }
+    lw__diag_deinit(&diag);
+    close_session(&s);
+    assert_clean();
+    assert_int_equal(standin->retains, 0);
+  }
+}
+
+static void test_messages_name_the_step(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
+  standin->fail_at = 5; /* push, copy in, record, launch, launch */
+  standin->fail_code = 77;
+  lw_diag diag = {0};
+  assert_int_equal(lw__rt_run(s.context, &diag), LW_STATUS_DEVICE_FAILED);
+  assert_int_equal(diag.messages.count, 1);
+  assert_string_equal(diag.messages.data[0].where, "step 1 (n1, n2), kernel lw_map_add");
+  assert_string_equal(diag.messages.data[0].text, "cuLaunchKernel: CUDA_ERROR_STANDIN (77)");
+  lw__diag_deinit(&diag);
+  /* The next run works. */
+  assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+  check_results(x, out, copy);
+  close_session(&s);
+  assert_nothing_left();
+}
+
+static void test_without_memory(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  uint64_t n = 1;
+  for (;; n++) {
+    lw_plan plan;
+    make_plan(&plan);
+    session s = {0};
+    lw__mem_fail_at(n);
+    lw_status status = lw__rt_device_open("cuda", &options, NULL, &s.device);
+    if (status == LW_OK) status = lw__rt_program_load(s.device, &plan, NULL, &s.program);
+    if (status == LW_OK) status = lw__rt_context_create(s.program, NULL, &s.context);
+    if (status == LW_OK) status = bind_host(&s, x, out, copy);
+    if (status == LW_OK) status = lw__rt_run(s.context, NULL);
+    lw__mem_fail_at(0);
+    close_session(&s);
+    lw__plan_deinit(&plan);
+    assert_nothing_left();
+    if (status == LW_OK) break;
+    assert_int_equal(status, LW_STATUS_OUT_OF_MEMORY);
+  }
+  assert_true(n > 5);
+}
+
+#define CASE(test) cmocka_unit_test_setup(test, reset_standin)
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      CASE(test_device),           CASE(test_no_device),   CASE(test_host_bindings),
+      CASE(test_device_bindings),  CASE(test_bad_plans),   CASE(test_newer_minor),
+      CASE(test_every_call_fails), CASE(test_lost_device), CASE(test_messages_name_the_step),
+      CASE(test_without_memory),
+  };
+  return cmocka_run_group_tests(tests, load_standin, NULL);
+}
