@@ -16,7 +16,7 @@ typedef struct cli_option {
   const char *name;      /* long name, without the dashes */
   const char *arg;       /* what stands for the value in help; NULL: a switch */
   const char *otherwise; /* the default in words, for help; may be NULL */
-  const char *help;      /* '\n' starts a new line */
+  const char *help;      /* is wrapped */
   const char *alias;     /* another long name people know from elsewhere; may be NULL */
   char letter;           /* short name, 0: none */
 } cli_option;

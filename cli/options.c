@@ -11,6 +11,7 @@
 
 #define OPTION_BASE 1000 /* getopt values of long options without a letter: index + this */
 #define HELP_COLUMN 28
+#define HELP_WIDTH 96
 #define NEAR_LIMIT 3
 
 static const cli_option help_option = {"help", NULL, NULL, "this text", NULL, 'h'};
@@ -27,18 +28,35 @@ static const cli_option *option_at(const cli_command *command, size_t n) {
 
 /* ---- help ----- */
 
+/* Words of |text| from column |*column| on, further lines under HELP_COLUMN. */
+static void help_words(const char *text, size_t *column, FILE *out) {
+  while (*text != '\0') {
+    size_t n = strcspn(text, " \n");
+    if (*column > HELP_COLUMN && *column + 1 + n > HELP_WIDTH) {
+      fprintf(out, "\n%-*s", HELP_COLUMN, "");
+      *column = HELP_COLUMN;
+    }
+    if (*column > HELP_COLUMN) fputc(' ', out);
+    *column += n + (*column > HELP_COLUMN);
+    fprintf(out, "%.*s", (int)n, text);
+    text += n;
+    text += strspn(text, " \n");
+  }
+}
+
 static void help_option_lines(const cli_option *o, FILE *out) {
-  char left[128];
+  char left[128], otherwise[128];
   int n = o->letter != 0 ? snprintf(left, sizeof left, "  -%c, --%s", o->letter, o->name)
                          : snprintf(left, sizeof left, "      --%s", o->name);
   if (o->arg != NULL) snprintf(left + n, sizeof left - (size_t)n, " %s", o->arg);
   fprintf(out, "%-*s", HELP_COLUMN, left);
   if (strlen(left) >= HELP_COLUMN) fprintf(out, "\n%-*s", HELP_COLUMN, "");
-  for (const char *p = o->help; *p != '\0'; p++) {
-    fputc(*p, out);
-    if (*p == '\n') fprintf(out, "%-*s", HELP_COLUMN, "");
+  size_t column = HELP_COLUMN;
+  help_words(o->help, &column, out);
+  if (o->otherwise != NULL) {
+    snprintf(otherwise, sizeof otherwise, "(default: %s)", o->otherwise);
+    help_words(otherwise, &column, out);
   }
-  if (o->otherwise != NULL) fprintf(out, " (default: %s)", o->otherwise);
   fputc('\n', out);
 }
 

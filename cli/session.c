@@ -12,7 +12,7 @@ const cli_option cli_compile_options[] = {
      "where to run: auto, cpu, cuda, cuda:N, or null (counts launches, computes nothing)", NULL,
      'd'},
     {"dim", "NAME=N", NULL,
-     "extent of a symbolic dimension; may be repeated. Inputs that are\n"
+     "extent of a symbolic dimension; may be repeated. Inputs that are "
      "given bind their dimensions by themselves",
      NULL, 0},
     {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
@@ -30,12 +30,12 @@ const cli_option cli_compile_options[] = {
 
 const cli_option cli_input_options[] = {
     {"input", "[NAME=]FILE.npy", NULL,
-     "an input; without NAME they are taken in the model's order.\n"
+     "an input; without NAME they are taken in the model's order. "
      "bf16 and f8 travel as raw bits in uint16 and uint8",
      "loadInputs", 'i'},
     {"seed", "N", "a new one", "seed of the inputs that are not given", NULL, 's'},
     {"input-range", "[NAME=]LO:HI", "0:10",
-     "integers that are not given: LO <= x < HI (floats are\n"
+     "integers that are not given: LO <= x < HI (floats are "
      "standard normal). Ids must stay inside the tables they index",
      NULL, 0},
     {NULL, NULL, NULL, NULL, NULL, 0}};
@@ -84,16 +84,12 @@ static int set_cache(const cli_args *args, lw_options *options) {
 static int set_environment(lw_options *options) {
   static const struct {
     const char *variable, *option;
-  } rows[] = {{"PATH", "path"},
-              {"CC", "cc"},
-              {"LW_CC", "cc"},
-              {"LAWSON_NVRTC", "nvrtc"},
-              {"LAWSON_CUDA", "cuda"}};
-  int code = 0;
+  } rows[] = {{"CC", "cc"}, {"LW_CC", "cc"}, {"LAWSON_NVRTC", "nvrtc"}, {"LAWSON_CUDA", "cuda"}};
+  const char *path = getenv("PATH");
+  int code = set_option(options, "path", path != NULL ? path : "");
   for (size_t i = 0; code == 0 && i < CLI_COUNT(rows); i++) {
     const char *value = environment(rows[i].variable);
-    bool with_flags = i == 1 && value != NULL && strchr(value, ' ') != NULL; /* "ccache gcc" */
-    if (value != NULL && !with_flags) code = set_option(options, rows[i].option, value);
+    if (value != NULL) code = set_option(options, rows[i].option, value);
   }
   return code;
 }

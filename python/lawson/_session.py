@@ -13,8 +13,7 @@ TensorInfo = collections.namedtuple("TensorInfo", "name dtype shape")
 TensorInfo.__doc__ = """An input or output: its name, element type ("f32", "i64", "bf16" ...) and shape."""
 
 # Variables of the environment that become options, as on the command line.
-_ENVIRONMENT = (("PATH", "path"), ("CC", "cc"), ("LW_CC", "cc"), ("LAWSON_NVRTC", "nvrtc"),
-                ("LAWSON_CUDA", "cuda"))
+_ENVIRONMENT = (("CC", "cc"), ("LW_CC", "cc"), ("LAWSON_NVRTC", "nvrtc"), ("LAWSON_CUDA", "cuda"))
 
 
 def _cache_folder():
@@ -54,10 +53,11 @@ class Session:
                  cache=None, **options):
         self._model = self._context = None
         self._library = library()
-        pairs = [("cache", _cache_folder() if cache is None else cache)]
+        pairs = [("cache", _cache_folder() if cache is None else cache),
+                 ("path", os.environ.get("PATH", ""))]
         for variable, name in _ENVIRONMENT:
             value = os.environ.get(variable)
-            if value and not (variable == "CC" and " " in value):
+            if value:
                 pairs.append((name, value))
         pairs += [("device", device), ("channels_last", bool(channels_last))]
         pairs += [("dim", f"{name}={extent}") for name, extent in (dims or {}).items()]

@@ -38,6 +38,13 @@ static lw_status read_text(lw_options *options, const option_row *row, const cha
   return LW_OK;
 }
 
+/* An empty list of folders is not the same as none given: nothing is searched. */
+static lw_status read_folders(lw_options *options, const option_row *row, const char *value,
+                              bool *out_fits) {
+  *out_fits = true;
+  return option_keep(options, value, option_member(options, row));
+}
+
 static lw_status read_switch(lw_options *options, const option_row *row, const char *value,
                              bool *out_fits) {
   bool on = strcmp(value, "on") == 0;
@@ -212,7 +219,7 @@ static const option_row option_rows[] = {
     {"channels_last", read_switch, MEMBER(channels_last), "on or off"},
     {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing"},
     {"cc", read_text, MEMBER(cc), "a C compiler"},
-    {"path", read_text, MEMBER(path), "folders, colon separated"},
+    {"path", read_folders, MEMBER(path), "folders, colon separated"},
     {"nvrtc", read_text, MEMBER(nvrtc), "a path"},
     {"cuda", read_text, MEMBER(cuda), "a path"},
     {"dump", read_list, MEMBER(dump_steps), "after:STEP, comma separated"},
