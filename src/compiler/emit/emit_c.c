@@ -45,6 +45,8 @@ static const char c_top[] =
     "#else\n"
     "#pragma GCC optimize(\"no-math-errno\", \"no-trapping-math\")\n"
     "#pragma GCC diagnostic ignored \"-Wmaybe-uninitialized\"\n"
+    "#pragma GCC diagnostic ignored \"-Wbool-compare\"\n"
+    "#pragma GCC diagnostic ignored \"-Wmemset-elt-size\"\n"
     "#define LW_UNROLL(n) LW_PRAGMA(GCC unroll n)\n"
     "#define LW_VECTOR LW_PRAGMA(GCC ivdep)\n"
     "#endif\n"
@@ -117,10 +119,6 @@ static void c_local_set(lw_printer *p, const lw_kinstr *in) {
   lw__text_add(p->out, ";\n");
 }
 
-static size_t c_vector_bytes(const lw_printer *p, const lw_kinstr *in) {
-  return in->width * lw_dtype_size_bytes(p->kernel->locals.data[in->local].dtype);
-}
-
 static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
   lw__printer_line(p);
   if (in->c != LW_NONE) {
@@ -128,7 +126,7 @@ static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
     lw__printer_value(p, in->c);
     lw__text_add(p->out, ") __builtin_memset(l%u + ", in->local);
     lw__printer_element(p, in->d, 0);
-    lw__text_add(p->out, ", 0, %zu);\n", c_vector_bytes(p, in));
+    lw__text_add(p->out, ", 0, %u * sizeof *l%u);\n", in->width, in->local);
     lw__printer_line(p);
     lw__text_add(p->out, "else ");
   }
@@ -136,7 +134,7 @@ static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
   lw__printer_element(p, in->d, 0);
   lw__text_add(p->out, ", b%u + (", in->object);
   lw__printer_place(p, in, 0);
-  lw__text_add(p->out, "), %zu);\n", c_vector_bytes(p, in));
+  lw__text_add(p->out, "), %u * sizeof *l%u);\n", in->width, in->local);
 }
 
 static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
@@ -150,7 +148,7 @@ static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
   lw__printer_place(p, in, 0);
   lw__text_add(p->out, "), l%u + ", in->local);
   lw__printer_element(p, in->d, 0);
-  lw__text_add(p->out, ", %zu);\n", c_vector_bytes(p, in));
+  lw__text_add(p->out, ", %u * sizeof *l%u);\n", in->width, in->local);
 }
 
 /* A block has one thread, so a group has one. */

@@ -31,9 +31,9 @@ static const lw_helper rows[] = {
      "}"},
     {"lw_div_$t", LW_HELPER_FLT, 0, "LW_HELPER $T lw_div_$t($T a, $T b) { return a / b; }"},
     {"lw_min_$t", LW_HELPER_FLT, 0,
-     "LW_HELPER $T lw_min_$t($T a, $T b) { return (a < b) | (a != a) ? a : b; }"},
+     "LW_HELPER $T lw_min_$t($T a, $T b) { return ((a < b) | (a != a)) ? a : b; }"},
     {"lw_max_$t", LW_HELPER_FLT, 0,
-     "LW_HELPER $T lw_max_$t($T a, $T b) { return (a > b) | (a != a) ? a : b; }"},
+     "LW_HELPER $T lw_max_$t($T a, $T b) { return ((a > b) | (a != a)) ? a : b; }"},
     F32("abs", " return __builtin_fabsf(x); "),
     F64("abs", "__builtin_fabs(x)"),
     F32("floor", " return __builtin_floorf(x); "),
@@ -177,23 +177,33 @@ static const lw_helper rows[] = {
      * multiples of 4 to the product, in three parts: products of a float with the first two (29
      * bits each) are exact. */
     {"lw_two_over_pi", 0, 0,
-     "static const double lw_two_over_pi[16][3] = {\n"
-#define SMALL_ROW "  {0x1.45f306dp-1, 0x1.9391054p-30, 0x1.4fe13abe8fa9ap-59},\n"
-     SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW SMALL_ROW
-         SMALL_ROW "  {0x1.f306dc9p-9, 0x1.91054a7p-38, 0x1.e13abe8fa9a6fp-67},\n"
-     "  {0x1.b939104p-26, 0x1.4a7f09dp-54, 0x1.7d1f534ddc0dbp-84},\n"
-     "  {0x1.1054a7ep-42, 0x1.09d5f47p-70, 0x1.a9a6ee06db14bp-99},\n"
-     "  {0x1.4fe13a8p-59, 0x1.f47d4d3p-86, 0x1.dc0db6295993cp-116},\n"
-     "  {0x1.3abe8f8p-75, 0x1.4d37703p-102, 0x1.b6295993c439p-132},\n"
-     "  {0x1.a3ea69bp-89, 0x1.7036d8ap-118, 0x1.5993c439041fep-148},\n"
+     "static const double lw_two_over_pi[3][16] = {\n"
+     "  {0x1.45f306dp-1, 0x1.45f306dp-1, 0x1.45f306dp-1, 0x1.45f306dp-1,\n"
+     "   0x1.45f306dp-1, 0x1.45f306dp-1, 0x1.45f306dp-1, 0x1.45f306dp-1,\n"
+     "   0x1.45f306dp-1, 0x1.45f306dp-1, 0x1.f306dc9p-9, 0x1.b939104p-26,\n"
+     "   0x1.1054a7ep-42, 0x1.4fe13a8p-59, 0x1.3abe8f8p-75, 0x1.a3ea69bp-89},\n"
+     "  {0x1.9391054p-30, 0x1.9391054p-30, 0x1.9391054p-30, 0x1.9391054p-30,\n"
+     "   0x1.9391054p-30, 0x1.9391054p-30, 0x1.9391054p-30, 0x1.9391054p-30,\n"
+     "   0x1.9391054p-30, 0x1.9391054p-30, 0x1.91054a7p-38, 0x1.4a7f09dp-54,\n"
+     "   0x1.09d5f47p-70, 0x1.f47d4d3p-86, 0x1.4d37703p-102, 0x1.7036d8ap-118},\n"
+     "  {0x1.4fe13abe8fa9ap-59, 0x1.4fe13abe8fa9ap-59, 0x1.4fe13abe8fa9ap-59, "
+     "0x1.4fe13abe8fa9ap-59,\n"
+     "   0x1.4fe13abe8fa9ap-59, 0x1.4fe13abe8fa9ap-59, 0x1.4fe13abe8fa9ap-59, "
+     "0x1.4fe13abe8fa9ap-59,\n"
+     "   0x1.4fe13abe8fa9ap-59, 0x1.4fe13abe8fa9ap-59, 0x1.e13abe8fa9a6fp-67, "
+     "0x1.7d1f534ddc0dbp-84,\n"
+     "   0x1.a9a6ee06db14bp-99, 0x1.dc0db6295993cp-116, 0x1.b6295993c439p-132, "
+     "0x1.5993c439041fep-148},\n"
      "};"},
     /* |x| = (4 m + k + r) quarter turns, |r| <= 1/2; gives sin (odd = 0) or cos (odd = 1) of |x|.
      * Both polynomials in y = r pi/2: sin = y + y^3 P(y^2) to 1.6e-10, cos = 1 - y^2/2 + y^4 Q(y^2)
      * to 1.6e-10. */
     {"lw_circle_f32", 0, 0,
      "LW_HELPER float lw_circle_f32(float x, int odd) {\n"
-     "  const double *w = lw_two_over_pi[lw_bits_of_f32(x) >> 27 & 15u];\n"
-     "  double d = __builtin_fabsf(x), a = d * w[0], b = d * w[1], c = d * w[2];\n"
+     "  int g = (int)(lw_bits_of_f32(x) >> 27 & 15u);\n"
+     "  double d = __builtin_fabsf(x), a = d * lw_two_over_pi[0][g], b = d * "
+     "lw_two_over_pi[1][g];\n"
+     "  double c = d * lw_two_over_pi[2][g];\n"
      "  a -= 4.0 * __builtin_rint(a * 0.25);\n"
      "  b -= 4.0 * __builtin_rint(b * 0.25);\n"
      "  double s = a + b, k = __builtin_rint(s + c), r = (s - k) + c;\n"

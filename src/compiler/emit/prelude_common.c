@@ -78,7 +78,7 @@ static const lw_helper rows[] = {
     UINT("shr", TWO, "return ($U)b >= $B ? 0 : ($T)(($U)a >> ($U)b);"),
     /* casts */
     CAST(LW_HELPER_ANY, LW_HELPER_BOOL, "return a != 0;"),
-    CAST(LW_HELPER_BOOL, LW_HELPER_INT | LW_HELPER_FLT, "return ($T)a;"),
+    CAST(LW_HELPER_BOOL, LW_HELPER_INT | LW_HELPER_FLT, "return a ? ($T)1 : ($T)0;"),
     CAST(LW_HELPER_INT, LW_HELPER_INT | LW_HELPER_FLT, "return ($T)a;"),
     CAST(LW_HELPER_FLT, LW_HELPER_FLT, "return ($T)a;"),
     CAST(LW_HELPER_FLT, LW_HELPER_INT, "return a != a ? 0 : a <= $l ? $L : a >= $h ? $H : ($T)a;"),
