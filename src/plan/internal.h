@@ -1,12 +1,12 @@
-/* internal.h: what linking and placing share: which bytes a step touches and which step happens before which. The verifier
- * uses none of it on purpose: it must not repeat their mistakes. */
+/* internal.h: what linking and placing share: which bytes a step touches and which step happens
+ * before which. The verifier uses none of it on purpose: it must not repeat their mistakes. */
 #ifndef LW_PLAN_INTERNAL_H
 #define LW_PLAN_INTERNAL_H
 
 #include "plan/plan.h"
 
-/* Bytes [begin, end) of |buffer| touched by one argument. A launch may touch everything from its argument's offset to the
- * buffer's end; copies and fills touch exactly their bytes. */
+/* Bytes [begin, end) of |buffer| touched by one argument. A launch may touch everything from its
+ * argument's offset to the buffer's end; copies and fills touch exactly their bytes. */
 typedef struct lw_plan_access {
   uint32_t step, buffer;
   uint64_t begin, end;
@@ -17,9 +17,10 @@ typedef struct lw_plan_access {
 bool lw__plan_access_of(const lw_plan *plan, const lw_plan_step *step, uint32_t arg,
                         lw_plan_access *out_access);
 
-/* Happens-before over the steps of one program, as vector clocks over greedy chains: step a is before b when b's clock of
- * a's chain has reached a. A plan is as wide as its parallelism, so clocks stay short. Beyond LW_PLAN_CLOCK_LIMIT entries
- * steps are left out: "before" then answers false where the truth may be true, which only costs memory and edges. */
+/* Happens-before over the steps of one program, as vector clocks over greedy chains: step a is
+ * before b when b's clock of a's chain has reached a. A plan is as wide as its parallelism, so
+ * clocks stay short. Beyond LW_PLAN_CLOCK_LIMIT entries steps are left out: "before" then answers
+ * false where the truth may be true, which only costs memory and edges. */
 #define LW_PLAN_CLOCK_LIMIT ((size_t)16 << 20)
 typedef struct lw_plan_order {
   lw_arena arena;

@@ -16,8 +16,8 @@ typedef struct linker {
   LW_VEC(uint32_t) found;
 } linker;
 
-/* Buffers of one input or output share its bytes; every other buffer has bytes of its own here (placing later makes sure
- * that shared arena bytes are ordered). */
+/* Buffers of one input or output share its bytes; every other buffer has bytes of its own here
+ * (placing later makes sure that shared arena bytes are ordered). */
 static lw_status link_find_storage(linker *l) {
   const lw_plan *plan = l->plan;
   uint32_t *first_input, *first_output;
@@ -54,7 +54,8 @@ static lw_status link_collect(linker *l, const lw_plan_access *access) {
   return LW_OK;
 }
 
-/* A write makes the accesses that it covers unreachable for later steps: whoever conflicts with them conflicts with it. */
+/* A write makes the accesses that it covers unreachable for later steps: whoever conflicts with
+ * them conflicts with it. */
 static lw_status link_record(linker *l, const lw_plan_access *access) {
   link_history *history = &l->history[l->storage[access->buffer]];
   if (access->write) {
@@ -74,7 +75,8 @@ static int link_later_first(const void *a, const void *b) {
   return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Keeps those of |found| that no other of them implies. Later steps come first, so an implying step is seen before. */
+/* Keeps those of |found| that no other of them implies. Later steps come first, so an implying step
+ * is seen before. */
 static void link_reduce(linker *l) {
   if (l->found.count == 0) return;
   uint32_t *found = l->found.data;

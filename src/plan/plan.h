@@ -1,6 +1,6 @@
-/* plan.h: the compiled artefact: kernels, buffers, a DAG of steps, relocations, and an init program that runs once. The only
- * thing that compiler and runtime share. The truth is the DAG (deps); |steps| stand in one valid order. Everything lives in
- * the plan's arena; ids are indices. */
+/* plan.h: the compiled artefact: kernels, buffers, a DAG of steps, relocations, and an init program
+ * that runs once. The only thing that compiler and runtime share. The truth is the DAG (deps);
+ * |steps| stand in one valid order. Everything lives in the plan's arena; ids are indices. */
 #ifndef LW_PLAN_PLAN_H
 #define LW_PLAN_PLAN_H
 
@@ -9,13 +9,16 @@
 typedef enum lw_plan_target { LW_PLAN_CPU, LW_PLAN_CUDA } lw_plan_target;
 
 typedef struct lw_plan_kernel {
-  const char *name;      /* entry point: lw_<class>_<hash> */
-  lw_hash key;           /* hash of the canonical kernel IR */
-  const char *source;    /* CUDA C or C of this kernel alone, for reports; may be NULL in a plan read from a file */
-  const void *image;     /* CUDA: cubin. CPU: shared object. Several kernels may share one image. NULL until built */
+  const char *name;   /* entry point: lw_<class>_<hash> */
+  lw_hash key;        /* hash of the canonical kernel IR */
+  const char *source; /* CUDA C or C of this kernel alone, for reports; may be NULL in a plan read
+                         from a file */
+  const void *image;  /* CUDA: cubin. CPU: shared object. Several kernels may share one image. NULL
+                         until built */
   size_t image_bytes;
   uint32_t block_threads;
-  uint32_t shared_bytes; /* dynamic shared memory to launch with (0 when the kernel's arrays are static) */
+  uint32_t shared_bytes; /* dynamic shared memory to launch with (0 when the kernel's arrays are
+                            static) */
   uint32_t registers, spill_bytes; /* from the compiler's report; 0 on the CPU */
 } lw_plan_kernel;
 
@@ -23,7 +26,8 @@ typedef enum lw_buffer_kind {
   LW_BUFFER_INPUT,   /* caller's, index = position in inputs */
   LW_BUFFER_OUTPUT,  /* caller's, index = position in outputs; never aliases another buffer */
   LW_BUFFER_WEIGHT,  /* constant bytes, uploaded once at |offset| of the weights block */
-  LW_BUFFER_DERIVED, /* made once by the init program from weights, at |offset| of the weights block */
+  LW_BUFFER_DERIVED, /* made once by the init program from weights, at |offset| of the weights block
+                      */
   LW_BUFFER_ARENA,   /* intermediate at |offset| of the arena */
 } lw_buffer_kind;
 
@@ -38,42 +42,50 @@ typedef struct lw_plan_buffer {
 typedef enum lw_arg_kind { LW_ARG_BUFFER, LW_ARG_SCALAR } lw_arg_kind;
 typedef struct lw_plan_arg {
   lw_arg_kind kind;
-  uint32_t buffer;        /* BUFFER: id; this pair (step, argument) is the relocation that rebinding edits */
+  uint32_t
+      buffer; /* BUFFER: id; this pair (step, argument) is the relocation that rebinding edits */
   uint64_t offset_bytes;
-  int64_t scalar;         /* SCALAR */
+  int64_t scalar; /* SCALAR */
   bool written;
 } lw_plan_arg;
 
 typedef enum lw_step_kind { LW_STEP_LAUNCH, LW_STEP_COPY, LW_STEP_FILL } lw_step_kind;
 typedef struct lw_plan_step {
   lw_step_kind kind;
-  uint32_t kernel;                  /* LAUNCH */
-  int64_t grid;                     /* LAUNCH: blocks, >= 1 */
-  lw_plan_arg *args;                /* LAUNCH: kernel arguments in order, buffers then scalars. COPY: destination, source.
-                                       FILL: destination */
+  uint32_t kernel;   /* LAUNCH */
+  int64_t grid;      /* LAUNCH: blocks, >= 1 */
+  lw_plan_arg *args; /* LAUNCH: kernel arguments in order, buffers then scalars. COPY: destination,
+                        source. FILL: destination */
   uint32_t arg_count;
-  uint64_t bytes;                   /* COPY, FILL */
-  uint8_t fill;                     /* FILL: byte value */
-  uint32_t *deps;                   /* steps that must have finished: every true, anti and output dependence, transitively reduced */
+  uint64_t bytes; /* COPY, FILL */
+  uint8_t fill;   /* FILL: byte value */
+  uint32_t *deps; /* steps that must have finished: every true, anti and output dependence,
+                     transitively reduced */
   uint32_t dep_count;
-  const char *label;                /* provenance: node names this step does the work of, "a, b (+3)" */
-  const char *cls;                  /* fusion class, for reports */
-  uint32_t group;                   /* fusion group id, for explain */
-  double traffic_bytes;             /* predicted global memory bytes */
+  const char *label;    /* provenance: node names this step does the work of, "a, b (+3)" */
+  const char *cls;      /* fusion class, for reports */
+  uint32_t group;       /* fusion group id, for explain */
+  double traffic_bytes; /* predicted global memory bytes */
   double predicted_us;
 } lw_plan_step;
 
-typedef struct lw_plan_io { const char *name; lw_dtype dtype; uint32_t rank; int64_t dims[LW_MAX_RANK]; uint32_t buffer; } lw_plan_io;
+typedef struct lw_plan_io {
+  const char *name;
+  lw_dtype dtype;
+  uint32_t rank;
+  int64_t dims[LW_MAX_RANK];
+  uint32_t buffer;
+} lw_plan_io;
 
 typedef struct lw_plan {
   lw_arena arena;
   lw_plan_target target;
-  uint32_t sm_arch;                 /* CUDA */
+  uint32_t sm_arch; /* CUDA */
   bool arch_specific;
   LW_VEC(lw_plan_kernel) kernels;
   LW_VEC(lw_plan_buffer) buffers;
-  LW_VEC(lw_plan_step) steps;       /* run for every inference */
-  LW_VEC(lw_plan_step) init;        /* run once after the weights were uploaded */
+  LW_VEC(lw_plan_step) steps; /* run for every inference */
+  LW_VEC(lw_plan_step) init;  /* run once after the weights were uploaded */
   LW_VEC(lw_plan_io) inputs, outputs;
   uint64_t arena_bytes, weight_bytes;
 } lw_plan;
@@ -81,18 +93,22 @@ typedef struct lw_plan {
 void lw__plan_init(lw_plan *plan, lw_plan_target target);
 void lw__plan_deinit(lw_plan *plan);
 
-/* Computes |deps| of all steps from their arguments (order of |steps| is the program order), transitively reduced. */
+/* Computes |deps| of all steps from their arguments (order of |steps| is the program order),
+ * transitively reduced. */
 lw_status lw__plan_link(lw_plan *plan) LW_MUST_CHECK;
-/* Gives every WEIGHT and DERIVED buffer an offset (aligned to 256 bytes) of its own in the weights block, in order of ids, and
- * sets weight_bytes. */
+/* Gives every WEIGHT and DERIVED buffer an offset (aligned to 256 bytes) of its own in the weights
+ * block, in order of ids, and sets weight_bytes. */
 lw_status lw__plan_place_weights(lw_plan *plan) LW_MUST_CHECK;
-/* Gives every ARENA buffer an offset (aligned to 256 bytes) by happens-before over |deps|: two buffers may share bytes only if
- * every access of one happens before the first access of the other. Sets arena_bytes. */
+/* Gives every ARENA buffer an offset (aligned to 256 bytes) by happens-before over |deps|: two
+ * buffers may share bytes only if every access of one happens before the first access of the other.
+ * Sets arena_bytes. */
 lw_status lw__plan_place(lw_plan *plan) LW_MUST_CHECK;
-/* The independent checker: recomputes reachability from |deps| and reports any pair of conflicting accesses (overlapping bytes,
- * one a write) that no path orders, reads of arena bytes that no earlier step wrote, arguments outside their buffers, bad ids. */
+/* The independent checker: recomputes reachability from |deps| and reports any pair of conflicting
+ * accesses (overlapping bytes, one a write) that no path orders, reads of arena bytes that no
+ * earlier step wrote, arguments outside their buffers, bad ids. */
 lw_status lw__plan_verify(const lw_plan *plan, lw_diag *diag) LW_MUST_CHECK;
-/* Largest set of arena bytes live at once in step order: a lower bound for arena_bytes on one lane. */
+/* Largest set of arena bytes live at once in step order: a lower bound for arena_bytes on one lane.
+ */
 uint64_t lw__plan_live_bytes(const lw_plan *plan);
 void lw__plan_print(const lw_plan *plan, lw_text *out);
 

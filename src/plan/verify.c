@@ -1,11 +1,12 @@
-/* verify.c: the independent checker of plans. It shares no code with linking and placing: it works on the bytes of the
- * finished layout, not on buffers.
+/* verify.c: the independent checker of plans. It shares no code with linking and placing: it works
+ * on the bytes of the finished layout, not on buffers.
  *
- * Method. Each block of memory (arena, weights, one input, one output) is cut into cells at every boundary of an access. Per
- * cell the accesses are followed in step order: a read must come after the last write, a write after the last write and all
- * reads since. If every such pair is ordered by a path of |deps|, every conflicting pair is, since order is transitive. The
- * pairs are gathered first and then answered together, by spreading bit sets of a few thousand source steps at a time along
- * |deps|. */
+ * Method. Each block of memory (arena, weights, one input, one output) is cut into cells at every
+ * boundary of an access. Per cell the accesses are followed in step order: a read must come after
+ * the last write, a write after the last write and all reads since. If every such pair is ordered
+ * by a path of |deps|, every conflicting pair is, since order is transitive. The pairs are gathered
+ * first and then answered together, by spreading bit sets of a few thousand source steps at a time
+ * along |deps|. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -253,7 +254,8 @@ static uint32_t verify_cell_at(const uint64_t *cuts, uint32_t count, uint64_t of
   return low;
 }
 
-/* Two buffers may not share bytes within one step; one buffer may be read and written, which is work in place. */
+/* Two buffers may not share bytes within one step; one buffer may be read and written, which is
+ * work in place. */
 static lw_status verify_need(verifier *v, verify_mark before, const verify_touch *touch) {
   if (before.step == touch->step) {
     if (before.buffer != touch->buffer) {
@@ -336,7 +338,8 @@ static lw_status verify_block(verifier *v, uint32_t block) {
   return status;
 }
 
-/* Bits of |sources| consecutive steps from |base| on: spread[i] has bit k when step base + k reaches step i. */
+/* Bits of |sources| consecutive steps from |base| on: spread[i] has bit k when step base + k
+ * reaches step i. */
 #define SPREAD_WORDS 64u
 #define SPREAD_SOURCES (SPREAD_WORDS * 64u)
 
@@ -437,12 +440,13 @@ static lw_status verify_weights(verifier *v) {
   return LW_OK;
 }
 
-/* Every byte that somebody is going to read must be written: outputs by a run, derived buffers by the init program. */
+/* Every byte that somebody is going to read must be written: outputs by a run, derived buffers by
+ * the init program. */
 static lw_status verify_filled(verifier *v, const lw_plan_step *steps, uint32_t count,
                                lw_buffer_kind kind) {
   lw_arena scratch = {0};
-  uint64_t *
-      filled; /* how far from its start each buffer is written without a hole, steps seen as a set */
+  uint64_t *filled; /* how far from its start each buffer is written without a hole, steps seen as a
+                       set */
   lw_status status = lw__arena_alloc(&scratch, v->plan->buffers.count, sizeof *filled, &filled);
   bool more = status == LW_OK;
   while (more) {

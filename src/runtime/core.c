@@ -1,4 +1,5 @@
-/* core.c: devices, programs, contexts and bindings: everything that does not depend on the kind of device. */
+/* core.c: devices, programs, contexts and bindings: everything that does not depend on the kind of
+ * device. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,7 +165,8 @@ static lw_status program_run_init(lw_rt_program *program, lw_diag *diag) {
   return status;
 }
 
-/* Everything that the init program touches must be there before a run: it has neither inputs nor outputs. */
+/* Everything that the init program touches must be there before a run: it has neither inputs nor
+ * outputs. */
 static bool program_init_is_closed(const lw_rt_program *program) {
   for (uint32_t i = 0; i < program->init.slot_count; i++) {
     lw_buffer_kind kind = program->buffers[program->init.slots[i].buffer].kind;

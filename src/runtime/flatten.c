@@ -1,5 +1,6 @@
-/* flatten.c: from a plan to the arrays that a run walks through. A plan may have come from a file, so every id, range and count
- * is checked here; order and conflicts are the plan verifier's business. */
+/* flatten.c: from a plan to the arrays that a run walks through. A plan may have come from a file,
+ * so every id, range and count is checked here; order and conflicts are the plan verifier's
+ * business. */
 #include <inttypes.h>
 
 #include "runtime/internal.h"
@@ -86,7 +87,8 @@ static lw_status flatten_ios(flattener *f, const lw_plan_io *from, uint32_t coun
     (*out)[i].bytes = buffer->bytes;
     LW_TRY(flatten_name(f, from[i].name, &(*out)[i].name));
   }
-  /* A binding is checked against its own buffer's size, so others of the same input must not be larger. */
+  /* A binding is checked against its own buffer's size, so others of the same input must not be
+   * larger. */
   for (uint32_t b = 0; b < p->buffer_count; b++) {
     const lw_rt_buffer *buffer = &p->buffers[b];
     if (buffer->kind == kind && buffer->bytes > (*out)[buffer->index].bytes) {

@@ -1,5 +1,6 @@
-/* internal.h: what the core of the runtime and its back ends share. A back end is one table of functions; the core owns
- * reference counts, the flattened program, bindings and statistics, and never asks which back end it has. */
+/* internal.h: what the core of the runtime and its back ends share. A back end is one table of
+ * functions; the core owns reference counts, the flattened program, bindings and statistics, and
+ * never asks which back end it has. */
 #ifndef LW_RUNTIME_INTERNAL_H
 #define LW_RUNTIME_INTERNAL_H
 
@@ -25,7 +26,8 @@ typedef struct lw_rt_buffer {
   uint64_t offset, bytes;
 } lw_rt_buffer;
 
-/* A slot is the address of one buffer argument; a context holds the addresses, the program says what they are. */
+/* A slot is the address of one buffer argument; a context holds the addresses, the program says
+ * what they are. */
 typedef struct lw_rt_slot {
   uint32_t buffer;
   uint64_t offset_bytes;
@@ -109,7 +111,8 @@ static inline bool lw__rt_binding_staged(const lw_rt_binding *binding) {
   return binding->bound && binding->address != binding->data;
 }
 
-/* All addresses are device addresses. Functions that fail explain themselves in |diag| and leave nothing behind. */
+/* All addresses are device addresses. Functions that fail explain themselves in |diag| and leave
+ * nothing behind. */
 struct lw_rt_backend {
   const char *kind;
   bool host_memory; /* device memory is host memory */
@@ -146,7 +149,8 @@ void lw__rt_host_free(void *ptr);
 void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
                           lw_text *out);
 
-/* flatten.c: copies what running needs out of |plan| into |program|, checking every id and range on the way. */
+/* flatten.c: copies what running needs out of |plan| into |program|, checking every id and range on
+ * the way. */
 lw_status lw__rt_flatten(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) LW_MUST_CHECK;
 
 #endif

@@ -1,5 +1,6 @@
-/* runtime.h: executes plans. Contains no compiler. A device opens once; a program holds the loaded kernels and weights of one
- * plan on one device (immutable, shared); a context holds an arena and bindings, one run in flight. */
+/* runtime.h: executes plans. Contains no compiler. A device opens once; a program holds the loaded
+ * kernels and weights of one plan on one device (immutable, shared); a context holds an arena and
+ * bindings, one run in flight. */
 #ifndef LW_RUNTIME_H
 #define LW_RUNTIME_H
 
@@ -10,56 +11,70 @@ typedef struct lw_rt_device lw_rt_device;   /* retained by programs */
 typedef struct lw_rt_program lw_rt_program; /* retained by contexts */
 typedef struct lw_rt_context lw_rt_context;
 
-/* |spec|: "cpu", "cuda", "cuda:N", "null" (counts, moves and computes nothing), "auto" (cuda:0 where there is one, else cpu). */
+/* |spec|: "cpu", "cuda", "cuda:N", "null" (counts, moves and computes nothing), "auto" (cuda:0
+ * where there is one, else cpu). */
 typedef struct lw_rt_device_options {
   uint32_t threads;      /* CPU pool; 0: all cores */
   const char *cuda_path; /* the CUDA driver library to open; NULL: libcuda.so.1 */
 } lw_rt_device_options;
-lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag, lw_rt_device **out) LW_MUST_CHECK;
+lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag,
+                             lw_rt_device **out) LW_MUST_CHECK;
 void lw__rt_device_release(lw_rt_device *device);
 typedef struct lw_rt_device_info {
-  const char *kind;       /* "cpu", "cuda", "null" */
-  const char *name;       /* "NVIDIA H200", CPU model name */
+  const char *kind; /* "cpu", "cuda", "null" */
+  const char *name; /* "NVIDIA H200", CPU model name */
   uint32_t sm_arch, sm_count;
-  bool arch_specific;     /* sm_90 and sm_100: the 'a' features are there */
+  bool arch_specific; /* sm_90 and sm_100: the 'a' features are there */
   uint64_t memory_bytes;
 } lw_rt_device_info;
 void lw__rt_device_info(const lw_rt_device *device, lw_rt_device_info *out);
 
-/* Loads images, uploads weights once, runs the init program. The plan must stay alive until this returns, not longer;
- * names for messages are copied. The null device accepts plans of either target. */
-lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag, lw_rt_program **out) LW_MUST_CHECK;
+/* Loads images, uploads weights once, runs the init program. The plan must stay alive until this
+ * returns, not longer; names for messages are copied. The null device accepts plans of either
+ * target. */
+lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
+                              lw_rt_program **out) LW_MUST_CHECK;
 void lw__rt_program_release(lw_rt_program *program);
 
-lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag, lw_rt_context **out) LW_MUST_CHECK;
+lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag,
+                                lw_rt_context **out) LW_MUST_CHECK;
 void lw__rt_context_destroy(lw_rt_context *context);
 
-/* Binding: device memory (|on_device|; for the CPU device the same as host memory) is used in place, contiguous row-major.
- * Kernels may rely on 16-byte alignment of every input and output, so memory that is less aligned is staged, too: copied on
- * the device around the run. |bytes| must be the exact size; |data| may be NULL when it is 0.
- * Host memory on a CUDA device is staged: copied before and after the run. The context never owns bound memory. An output or
- * input that is not bound when a run starts is LW_STATUS_USAGE naming it. */
-lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes, bool on_device) LW_MUST_CHECK;
-lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes, bool on_device) LW_MUST_CHECK;
+/* Binding: device memory (|on_device|; for the CPU device the same as host memory) is used in
+ * place, contiguous row-major. Kernels may rely on 16-byte alignment of every input and output, so
+ * memory that is less aligned is staged, too: copied on the device around the run. |bytes| must be
+ * the exact size; |data| may be NULL when it is 0. Host memory on a CUDA device is staged: copied
+ * before and after the run. The context never owns bound memory. An output or input that is not
+ * bound when a run starts is LW_STATUS_USAGE naming it. */
+lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes,
+                            bool on_device) LW_MUST_CHECK;
+lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes,
+                             bool on_device) LW_MUST_CHECK;
 
 /* Runs and waits. */
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
-/* Puts a run into the caller's CUDA stream (CUstream; NULL: the legacy default stream) without waiting; all bindings must be on
- * the device. CPU and null devices run synchronously. Works inside the caller's stream capture. */
+/* Puts a run into the caller's CUDA stream (CUstream; NULL: the legacy default stream) without
+ * waiting; all bindings must be on the device. CPU and null devices run synchronously. Works inside
+ * the caller's stream capture. */
 lw_status lw__rt_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) LW_MUST_CHECK;
 
 typedef struct lw_rt_stats { /* of one run */
-  uint64_t kernels, library_calls, copies, fills; /* init program not included; staging copies counted in |staging_copies| */
+  uint64_t kernels, library_calls, copies,
+      fills; /* init program not included; staging copies counted in |staging_copies| */
   uint64_t staging_copies;
   uint64_t arena_bytes, weight_bytes;
-  int64_t last_device_ns;                         /* CUDA: event to event of the last lw__rt_run; CPU: wall time; 0 before */
+  int64_t
+      last_device_ns; /* CUDA: event to event of the last lw__rt_run; CPU: wall time; 0 before */
 } lw_rt_stats;
 void lw__rt_stats(const lw_rt_context *context, lw_rt_stats *out);
-/* Memory helpers for benchmarks and tests: device allocation, copies, L2 flush. On the CPU plain memory. */
+/* Memory helpers for benchmarks and tests: device allocation, copies, L2 flush. On the CPU plain
+ * memory. */
 lw_status lw__rt_alloc(lw_rt_device *device, size_t bytes, void **out) LW_MUST_CHECK;
 void lw__rt_free(lw_rt_device *device, void *ptr);
-lw_status lw__rt_upload(lw_rt_device *device, void *dst, const void *src, size_t bytes) LW_MUST_CHECK;
-lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src, size_t bytes) LW_MUST_CHECK;
+lw_status lw__rt_upload(lw_rt_device *device, void *dst, const void *src,
+                        size_t bytes) LW_MUST_CHECK;
+lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src,
+                          size_t bytes) LW_MUST_CHECK;
 lw_status lw__rt_flush_cache(lw_rt_device *device) LW_MUST_CHECK;
 
 #endif

@@ -1,4 +1,5 @@
-/* cpu.c: runs plans on the CPU: kernels from shared objects, their blocks shared out over the pool. */
+/* cpu.c: runs plans on the CPU: kernels from shared objects, their blocks shared out over the pool.
+ */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

@@ -36,8 +36,8 @@ static lw_status image_fail(lw_diag *diag, const char *what, int error) {
                   strerror_r(error, text, sizeof text));
 }
 
-/* The descriptor stays open as long as the object is loaded: the loader knows objects by path, and a later image with the same
- * number in its path would be taken for this one. */
+/* The descriptor stays open as long as the object is loaded: the loader knows objects by path, and
+ * a later image with the same number in its path would be taken for this one. */
 lw_status lw__rt_image_open(const void *data, size_t bytes, lw_diag *diag, lw_rt_image *out) {
   *out = (lw_rt_image){.fd = -1};
   if (data == NULL || bytes == 0) {

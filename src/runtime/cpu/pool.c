@@ -1,9 +1,10 @@
-/* pool.c: fork and join in a fraction of a microsecond while threads are awake: they spin for a short while after each job
- * before they sleep in the kernel.
+/* pool.c: fork and join in a fraction of a microsecond while threads are awake: they spin for a
+ * short while after each job before they sleep in the kernel.
  *
- * A job is open while |state| has the open bit. A worker takes part by counting itself into |state| in the same atomic step
- * that sees the bit, so once the caller has closed the job and the count is zero, nobody reads the job any more. A worker that
- * wakes late finds the job closed and was not waited for. */
+ * A job is open while |state| has the open bit. A worker takes part by counting itself into |state|
+ * in the same atomic step that sees the bit, so once the caller has closed the job and the count is
+ * zero, nobody reads the job any more. A worker that wakes late finds the job closed and was not
+ * waited for. */
 #include "runtime/cpu/pool.h"
 
 #include <errno.h>

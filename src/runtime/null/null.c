@@ -1,5 +1,5 @@
-/* null.c: the device that counts, and moves and computes nothing: for tests of everything around a run and for measuring the
- * runtime's own cost. */
+/* null.c: the device that counts, and moves and computes nothing: for tests of everything around a
+ * run and for measuring the runtime's own cost. */
 #include <stdio.h>
 
 #include "runtime/internal.h"

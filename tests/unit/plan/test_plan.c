@@ -1,5 +1,5 @@
-/* Linking, placing and verifying plans: hand-made plans with known answers, random plans against a brute-force check, and
- * mutants of good plans that the verifier must refuse. */
+/* Linking, placing and verifying plans: hand-made plans with known answers, random plans against a
+ * brute-force check, and mutants of good plans that the verifier must refuse. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
