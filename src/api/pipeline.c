@@ -83,8 +83,22 @@ static lw_status step_passes(pipeline *p) {
 
 /* ---- fuse, lower -----------------------------------------------------------------------------------------------*/
 
+/* What the user named must exist, and what was to be fused must be. */
+static lw_status check_ids(pipeline *p, const char *const *ids, uint32_t count, bool force) {
+  for (uint32_t i = 0; i < count; i++) {
+    const lw_decision *found = NULL;
+    for (uint32_t d = 0; d < p->out->fusion.decisions.count; d++)
+      if (!strcmp(p->out->fusion.decisions.data[d].id, ids[i])) found = &p->out->fusion.decisions.data[d];
+    if (!found) return lw__fail(p->diag, LW_STATUS_USAGE, ids[i], "there is no such fusion in this model; `lawson explain` lists the ids");
+    if (force && !found->fused) return lw__fail(p->diag, LW_STATUS_USAGE, ids[i], "this pair cannot be fused: %s", found->reason);
+  }
+  return LW_OK;
+}
+
 static lw_status step_fuse(pipeline *p, const lw_fuse_options *options) {
   LW_TRY(lw__fuse(&p->out->graph, p->options->profile, p->options->policy, options, p->diag, &p->out->fusion));
+  LW_TRY(check_ids(p, options->force, options->force_count, true));
+  LW_TRY(check_ids(p, options->forbid, options->forbid_count, false));
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};
   lw__fusion_print(&p->out->fusion, &p->out->graph, &text);
@@ -281,6 +295,8 @@ static lw_status keep_kernels(pipeline *p) {
 lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images, lw_diag *diag,
                       lw_compiled *out) {
   memset(out, 0, sizeof *out);
+  out->profile = options->profile;
+  out->fuse_off = options->fuse.off;
   pipeline p = {.options = options, .out = out, .diag = diag};
   lw_status status = step_graph(&p, graph);
   if (status == LW_OK) status = step_passes(&p);

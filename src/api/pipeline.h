@@ -34,6 +34,8 @@ typedef struct lw_compiled {
   lw_lowered *lowered;                  /* per group: launches with their kernel IR, schedule in words */
   LW_VEC(const lw_kernel *) kernels;    /* kernel IR of plan.kernels[i]; owned by |lowered| */
   uint64_t kernels_built, kernels_cached;
+  const lw_device_profile *profile;
+  bool fuse_off;
 } lw_compiled;
 
 /* Compiles |graph| (symbols bound; unchanged, and must outlive the result because constants are borrowed). |build_images|
