@@ -1,128 +1,193 @@
-/* explain.c: the fusion report as JSON (docs/explain.md). */
+/* explain.c: the report of what was fused, what was not, and why, as JSON. docs/explain.md is its
+ * schema: a key that is added here is added there. */
+#include <string.h>
+
 #include "api/json.h"
-#include "api/pipeline.h"
+#include "api/model.h"
 
+typedef struct explainer {
+  const lw_model *model;
+  const lw_graph *graph; /* after the passes: what was fused */
+  uint32_t *group_of;    /* per node, LW_NONE: in no group */
+  lw_json json;
+} explainer;
+
+/* ---- names ----- */
+
+/* The model's name, or what the node does. */
 static const char *node_name(const lw_graph *g, lw_node_id id) {
-  const lw_node *n = lw__node(g, id);
-  if (n->name) return n->name;
-  return n->op == LW_OP_MAP ? lw__fn_info[n->attr.fn].name : lw__op_info[n->op].name;
+  const lw_node *node = lw__node(g, id);
+  if (node->name != NULL && node->name[0] != '\0') return node->name;
+  return node->op == LW_OP_MAP ? lw__fn_info[node->attr.fn].name : lw__op_info[node->op].name;
 }
 
-static void write_values(lw_json *j, const lw_graph *g, const char *key, const lw_value_id *values, uint32_t count) {
-  lw__json_key_array_begin(j, key);
-  for (uint32_t i = 0; i < count; i++) {
-    const char *name = lw__value(g, values[i])->name;
-    if (name) lw__json_str(j, name);
-    else lw__json_strf(j, "%%%u", values[i]);
+static void write_value_name(explainer *e, lw_value_id id) {
+  const lw_value *value = lw__value(e->graph, id);
+  if (value->name != NULL && value->name[0] != '\0') {
+    lw__json_str(&e->json, value->name);
+  } else {
+    lw__json_strf(&e->json, "%%%u", id);
   }
-  lw__json_array_end(j);
 }
 
-static void write_launches(lw_json *j, const lw_compiled *c, uint32_t group) {
-  const lw_plan *plan = &c->plan;
-  lw__json_key_array_begin(j, "kernels");
-  for (uint32_t pass = 0; pass < 2; pass++) {
-    const lw_plan_step *steps = pass ? plan->steps.data : plan->init.data;
-    uint32_t count = pass ? plan->steps.count : plan->init.count;
-    for (uint32_t i = 0; i < count; i++)
-      if (steps[i].kind == LW_STEP_LAUNCH && steps[i].group == group) lw__json_str(j, plan->kernels.data[steps[i].kernel].name);
+/* ---- groups ----- */
+
+typedef struct group_sums {
+  uint64_t launches;
+  double bytes, predicted_us;
+} group_sums;
+
+static group_sums sum_steps(const lw_plan *plan, uint32_t group) {
+  group_sums sums = {0};
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    const lw_plan_step *step = &plan->steps.data[i];
+    if (step->kind != LW_STEP_LAUNCH || (group != LW_NONE && step->group != group)) continue;
+    sums.launches++;
+    sums.bytes += step->traffic_bytes;
+    sums.predicted_us += step->predicted_us;
   }
-  lw__json_array_end(j);
+  return sums;
 }
 
-static void write_group(lw_json *j, const lw_compiled *c, uint32_t id) {
-  const lw_group *group = &c->fusion.groups.data[id];
-  lw__json_object_begin(j);
-  lw__json_key_uint(j, "group", id);
-  lw__json_key_str(j, "class", lw__kclass_name[group->cls]);
-  lw__json_key_str(j, "schedule", c->lowered[id].schedule);
-  lw__json_key_array_begin(j, "nodes");
-  for (uint32_t i = 0; i < group->nodes.count; i++) lw__json_str(j, node_name(&c->graph, group->nodes.data[i]));
-  lw__json_array_end(j);
-  write_values(j, &c->graph, "inputs", group->inputs.data, group->inputs.count);
-  write_values(j, &c->graph, "outputs", group->outputs.data, group->outputs.count);
-  lw__json_key_uint(j, "launches", c->lowered[id].launches.count);
-  lw__json_key_num(j, "bytes", group->work.dram_bytes);
-  lw__json_key_num(j, "predicted_us", group->cost.us);
-  write_launches(j, c, id);
-  lw__json_object_end(j);
-}
-
-static int64_t group_of(const lw_compiled *c, lw_node_id node) {
-  for (uint32_t g = 0; g < c->fusion.groups.count; g++)
-    for (uint32_t i = 0; i < c->fusion.groups.data[g].nodes.count; i++)
-      if (c->fusion.groups.data[g].nodes.data[i] == node) return g;
-  return -1;
-}
-
-static void write_decision(lw_json *j, const lw_compiled *c, const lw_decision *d) {
-  lw__json_object_begin(j);
-  lw__json_key_str(j, "id", d->id);
-  lw__json_key_str(j, "producer", node_name(&c->graph, d->producer));
-  lw__json_key_str(j, "consumer", node_name(&c->graph, d->consumer));
-  lw__json_key_int(j, "producer_group", group_of(c, d->producer));
-  lw__json_key_int(j, "consumer_group", group_of(c, d->consumer));
-  lw__json_key_bool(j, "fused", d->fused);
-  lw__json_key_bool(j, "forced", d->forced);
-  lw__json_key_bool(j, "legal", d->fused || d->us_together > 0);
-  lw__json_key_str(j, "reason", d->reason);
-  lw__json_key_num(j, "us_apart", d->us_apart);
-  lw__json_key_num(j, "us_together", d->us_together);
-  lw__json_key_num(j, "bytes_apart", d->bytes_apart);
-  lw__json_key_num(j, "bytes_together", d->bytes_together);
-  lw__json_object_end(j);
-}
-
-static void write_kernel(lw_json *j, const lw_plan_kernel *k) {
-  lw__json_object_begin(j);
-  lw__json_key_str(j, "name", k->name);
-  lw__json_key_uint(j, "block_threads", k->block_threads);
-  lw__json_key_uint(j, "shared_bytes", k->shared_bytes);
-  lw__json_key_uint(j, "registers", k->registers);
-  lw__json_key_uint(j, "spill_bytes", k->spill_bytes);
-  lw__json_object_end(j);
-}
-
-static void write_totals(lw_json *j, const lw_compiled *c) {
-  double bytes = 0, us = 0;
-  uint64_t launches = 0;
-  for (uint32_t i = 0; i < c->plan.steps.count; i++) {
-    const lw_plan_step *step = &c->plan.steps.data[i];
-    launches += step->kind == LW_STEP_LAUNCH;
-    bytes += step->traffic_bytes;
-    us += step->predicted_us;
+/* Each name once where several nodes in a row came from one of the model's. */
+static void write_nodes(explainer *e, const lw_group *group) {
+  lw__json_key_array_begin(&e->json, "nodes");
+  const char *last = "";
+  for (uint32_t i = 0; i < group->nodes.count; i++) {
+    const char *name = node_name(e->graph, group->nodes.data[i]);
+    if (i > 0 && strcmp(name, last) == 0) continue;
+    lw__json_str(&e->json, name);
+    last = name;
   }
-  lw__json_key_object_begin(j, "totals");
-  lw__json_key_uint(j, "groups", c->fusion.groups.count);
-  lw__json_key_uint(j, "launches", launches);
-  lw__json_key_num(j, "bytes", bytes);
-  lw__json_key_num(j, "predicted_us", us);
-  lw__json_key_uint(j, "arena_bytes", c->plan.arena_bytes);
-  lw__json_key_uint(j, "weight_bytes", c->plan.weight_bytes);
-  lw__json_object_end(j);
+  lw__json_array_end(&e->json);
 }
 
-void lw__compiled_explain_json(const lw_compiled *c, lw_text *out) {
-  lw_json j;
-  lw__json_init(&j, out, true);
-  lw__json_object_begin(&j);
-  lw__json_key_str(&j, "schema", "lawson-explain-1");
-  lw__json_key(&j, "target");
-  if (c->plan.target == LW_PLAN_CPU) lw__json_str(&j, "cpu");
-  else lw__json_strf(&j, "cuda:sm_%u%s", c->plan.sm_arch, c->plan.arch_specific ? "a" : "");
-  lw__json_key_str(&j, "profile", c->profile->name);
-  lw__json_key_bool(&j, "fuse", !c->fuse_off);
-  lw__json_key_array_begin(&j, "groups");
-  for (uint32_t i = 0; i < c->fusion.groups.count; i++) write_group(&j, c, i);
-  lw__json_array_end(&j);
-  lw__json_key_array_begin(&j, "decisions");
-  for (uint32_t i = 0; i < c->fusion.decisions.count; i++) write_decision(&j, c, &c->fusion.decisions.data[i]);
-  lw__json_array_end(&j);
-  lw__json_key_array_begin(&j, "kernels");
-  for (uint32_t i = 0; i < c->plan.kernels.count; i++) write_kernel(&j, &c->plan.kernels.data[i]);
-  lw__json_array_end(&j);
-  write_totals(&j, c);
-  lw__json_key_uint(&j, "kernels_built", c->kernels_built);
-  lw__json_key_uint(&j, "kernels_cached", c->kernels_cached);
-  lw__json_object_end(&j);
+static void write_group_kernels(explainer *e, uint32_t group) {
+  const lw_plan *plan = &e->model->compiled.plan;
+  lw__json_key_array_begin(&e->json, "kernels");
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    const lw_plan_step *step = &plan->steps.data[i];
+    if (step->kind != LW_STEP_LAUNCH || step->group != group) continue;
+    lw__json_str(&e->json, plan->kernels.data[step->kernel].name);
+  }
+  lw__json_array_end(&e->json);
+}
+
+static void write_group(explainer *e, uint32_t index) {
+  const lw_group *group = &e->model->compiled.fusion.groups.data[index];
+  group_sums sums = sum_steps(&e->model->compiled.plan, index);
+  lw__json_object_begin(&e->json);
+  lw__json_key_uint(&e->json, "group", index);
+  lw__json_key_str(&e->json, "class", lw__kclass_name[group->cls]);
+  write_nodes(e, group);
+  lw__json_key_array_begin(&e->json, "inputs");
+  for (uint32_t i = 0; i < group->inputs.count; i++) write_value_name(e, group->inputs.data[i]);
+  lw__json_array_end(&e->json);
+  lw__json_key_array_begin(&e->json, "outputs");
+  for (uint32_t i = 0; i < group->outputs.count; i++) write_value_name(e, group->outputs.data[i]);
+  lw__json_array_end(&e->json);
+  lw__json_key_uint(&e->json, "launches", sums.launches);
+  lw__json_key_num(&e->json, "bytes", sums.bytes);
+  lw__json_key_num(&e->json, "predicted_us", sums.predicted_us);
+  write_group_kernels(e, index);
+  lw__json_object_end(&e->json);
+}
+
+/* ---- decisions, kernels, totals ----- */
+
+static void write_group_of(explainer *e, const char *key, lw_node_id node) {
+  lw__json_key(&e->json, key);
+  if (node < e->graph->nodes.count && e->group_of[node] != LW_NONE) {
+    lw__json_uint(&e->json, e->group_of[node]);
+  } else {
+    lw__json_null(&e->json);
+  }
+}
+
+static void write_decision(explainer *e, const lw_decision *d) {
+  lw__json_object_begin(&e->json);
+  lw__json_key_str(&e->json, "id", d->id);
+  lw__json_key_str(&e->json, "producer", node_name(e->graph, d->producer));
+  lw__json_key_str(&e->json, "consumer", node_name(e->graph, d->consumer));
+  write_group_of(e, "producer_group", d->producer);
+  write_group_of(e, "consumer_group", d->consumer);
+  lw__json_key_bool(&e->json, "fused", d->fused);
+  lw__json_key_bool(&e->json, "forced", d->forced);
+  lw__json_key_bool(&e->json, "legal", d->fused || d->us_together > 0);
+  lw__json_key_str(&e->json, "reason", d->reason);
+  lw__json_key_num(&e->json, "us_apart", d->us_apart);
+  lw__json_key_num(&e->json, "us_together", d->us_together);
+  lw__json_key_num(&e->json, "bytes_apart", d->bytes_apart);
+  lw__json_key_num(&e->json, "bytes_together", d->bytes_together);
+  lw__json_object_end(&e->json);
+}
+
+static void write_kernel(explainer *e, const lw_plan_kernel *kernel) {
+  lw__json_object_begin(&e->json);
+  lw__json_key_str(&e->json, "name", kernel->name);
+  lw__json_key_uint(&e->json, "block_threads", kernel->block_threads);
+  lw__json_key_uint(&e->json, "shared_bytes", kernel->shared_bytes);
+  lw__json_key_uint(&e->json, "registers", kernel->registers);
+  lw__json_key_uint(&e->json, "spill_bytes", kernel->spill_bytes);
+  lw__json_object_end(&e->json);
+}
+
+static void write_totals(explainer *e) {
+  const lw_compiled *c = &e->model->compiled;
+  group_sums sums = sum_steps(&c->plan, LW_NONE);
+  lw__json_key_object_begin(&e->json, "totals");
+  lw__json_key_uint(&e->json, "groups", c->fusion.groups.count);
+  lw__json_key_uint(&e->json, "launches", sums.launches);
+  lw__json_key_num(&e->json, "bytes", sums.bytes);
+  lw__json_key_num(&e->json, "predicted_us", sums.predicted_us);
+  lw__json_key_uint(&e->json, "arena_bytes", c->plan.arena_bytes);
+  lw__json_key_uint(&e->json, "weight_bytes", c->plan.weight_bytes);
+  lw__json_object_end(&e->json);
+}
+
+static void write_report(explainer *e) {
+  const lw_compiled *c = &e->model->compiled;
+  lw__json_object_begin(&e->json);
+  lw__json_key_str(&e->json, "schema", "lawson-explain-1");
+  lw__json_key_str(&e->json, "target", e->model->target);
+  lw__json_key_str(&e->json, "profile", e->model->profile.name);
+  lw__json_key_bool(&e->json, "fuse", e->model->fuse);
+  lw__json_key_array_begin(&e->json, "groups");
+  for (uint32_t i = 0; i < c->fusion.groups.count; i++) write_group(e, i);
+  lw__json_array_end(&e->json);
+  lw__json_key_array_begin(&e->json, "decisions");
+  for (uint32_t i = 0; i < c->fusion.decisions.count; i++) {
+    write_decision(e, &c->fusion.decisions.data[i]);
+  }
+  lw__json_array_end(&e->json);
+  lw__json_key_array_begin(&e->json, "kernels");
+  for (uint32_t i = 0; i < c->plan.kernels.count; i++) write_kernel(e, &c->plan.kernels.data[i]);
+  lw__json_array_end(&e->json);
+  write_totals(e);
+  lw__json_key_uint(&e->json, "kernels_built", c->kernels_built);
+  lw__json_key_uint(&e->json, "kernels_cached", c->kernels_cached);
+  lw__json_object_end(&e->json);
+}
+
+static void find_groups(explainer *e) {
+  const lw_fusion *fusion = &e->model->compiled.fusion;
+  for (uint32_t n = 0; n < e->graph->nodes.count; n++) e->group_of[n] = LW_NONE;
+  for (uint32_t i = 0; i < fusion->groups.count; i++) {
+    const lw_group *group = &fusion->groups.data[i];
+    for (uint32_t k = 0; k < group->nodes.count; k++) e->group_of[group->nodes.data[k]] = i;
+  }
+}
+
+lw_status lw__model_explain(const lw_model *model, lw_text *out) {
+  lw_arena arena = {0};
+  explainer e = {.model = model, .graph = &model->compiled.graph};
+  lw_status status = lw__arena_alloc(&arena, e.graph->nodes.count, sizeof *e.group_of, &e.group_of);
+  if (status == LW_OK) {
+    lw__json_init(&e.json, out, true);
+    find_groups(&e);
+    write_report(&e);
+    status = out->status;
+  }
+  lw__arena_deinit(&arena);
+  return status;
 }

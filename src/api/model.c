@@ -235,6 +235,7 @@ static lw_status model_build(lw_model *model, const lw_options *options) {
   LW_TRY(model_tensor_infos(model));
   LW_TRY(lw__model_choose_device(model, options));
   model->channels_last = options->channels_last;
+  model->fuse = options->fuse;
   lw_cache *cache = NULL;
   LW_TRY(lw__cache_open(options->cache_folder, &model->diag, &cache));
   model_dumper dumper = {model, options};
@@ -326,8 +327,8 @@ lw_status lw_model_explain(lw_model *model, const char **out_json) {
   *out_json = "";
   if (!model->has_compiled) return LW_STATUS_USAGE;
   (void)pthread_mutex_lock(&model->lock);
-  if (model->explain.len == 0) lw__compiled_explain_json(&model->compiled, &model->explain);
-  lw_status status = model->explain.status;
+  lw_status status = LW_OK;
+  if (model->explain.len == 0) status = lw__model_explain(model, &model->explain);
   if (status == LW_OK) *out_json = lw__text_str(&model->explain);
   (void)pthread_mutex_unlock(&model->lock);
   return status;

@@ -33,7 +33,7 @@ struct lw_model {
   bool has_compiled; /* it is complete */
   lw_rt_device *rt_device; /* NULL when compiled only */
   lw_rt_program *program;
-  bool channels_last;
+  bool channels_last, fuse;  /* the options' */
 
   lw_tensor_info *inputs, *outputs;
   uint32_t input_count, output_count;
@@ -48,6 +48,8 @@ void lw__model_retain(lw_model *model);
 void lw__model_release(lw_model *model);
 /* The first error of |diag| as "where: text" in |out|, which is "" when there is none. */
 void lw__diag_line(const lw_diag *diag, lw_text *out);
+/* The report of docs/explain.md into |out|. */
+lw_status lw__model_explain(const lw_model *model, lw_text *out) LW_MUST_CHECK;
 /* Ends a function of tools.h: that error into |reason| (may be NULL), |diag| emptied. */
 lw_status lw__tools_end(lw_diag *diag, lw_status status, lw_tools_reason *reason);
 /* The options' dims and shapes as the importer wants them, in |arena|. */
