@@ -1,0 +1,106 @@
+/* sample.c: random inputs, the oracle's answer, comparison. */
+#include "lib/sample.h"
+
+#include <stdio.h>
+#include <string.h>
+
+lw_rgraph_options lw_sample_options(uint64_t seed) {
+  return (lw_rgraph_options){
+    .nodes = 3 + (uint32_t)(seed % 12), .contractions = seed % 3 != 0, .narrow = seed % 2 != 0};
+}
+
+static size_t bytes_of(const lw_graph *g, lw_value_id v) {
+  return (size_t)lw__shape_numel(&lw__value(g, v)->shape) * lw_dtype_size_bytes(lw__value(g, v)->dtype);
+}
+
+static lw_status allocate(lw_sample *s) {
+  const lw_graph *g = &s->graph;
+  LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->inputs, &s->inputs));
+  LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->input_data, &s->input_data));
+  LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->input_bytes, &s->input_bytes));
+  LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_data, &s->output_data));
+  LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_bytes, &s->output_bytes));
+  LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->want, &s->want));
+  for (uint32_t i = 0; i < g->inputs.count; i++) {
+    s->input_bytes[i] = bytes_of(g, g->inputs.data[i]);
+    if (s->input_bytes[i]) LW_TRY(lw__mem_resize(&s->input_data[i], s->input_bytes[i]));
+  }
+  for (uint32_t i = 0; i < g->outputs.count; i++) {
+    s->output_bytes[i] = bytes_of(g, g->outputs.data[i]);
+    if (s->output_bytes[i]) LW_TRY(lw__mem_resize(&s->output_data[i], s->output_bytes[i]));
+  }
+  return LW_OK;
+}
+
+static lw_status finish(lw_sample *s) {
+  lw_rng rng;
+  lw__rng_seed(&rng, s->seed * 77 + 5);
+  LW_TRY(lw__graph_verify(&s->graph, &s->diag));
+  LW_TRY(allocate(s));
+  for (uint32_t i = 0; i < s->graph.inputs.count; i++) {
+    const lw_value *v = lw__value(&s->graph, s->graph.inputs.data[i]);
+    lw_random_fill(&rng, v->dtype, s->input_data[i], lw__shape_numel(&v->shape));
+    s->inputs[i] = (lw_host_tensor){v->dtype, v->shape, s->input_data[i]};
+  }
+  lw_sample_poison_outputs(s);
+  return lw__interp_run(&s->graph, LW_INTERP_IDEAL, s->inputs, &s->arena, 0, &s->diag, s->want);
+}
+
+lw_status lw_sample_random(uint64_t seed, lw_sample *out) {
+  lw_rgraph_options options = lw_sample_options(seed);
+  memset(out, 0, sizeof *out);
+  out->seed = seed;
+  LW_TRY(lw__graph_init(&out->graph, &out->diag));
+  LW_TRY(lw_rgraph_make(seed, &options, &out->graph));
+  return finish(out);
+}
+
+lw_status lw_sample_text(const char *text, uint64_t seed, lw_sample *out) {
+  memset(out, 0, sizeof *out);
+  out->seed = seed;
+  LW_TRY(lw__graph_parse(lw__str_of(text), &out->diag, &out->graph));
+  out->graph.diag = &out->diag;
+  return finish(out);
+}
+
+lw_status lw_sample_graph(lw_graph *graph, uint64_t seed, lw_sample *out) {
+  memset(out, 0, sizeof *out);
+  out->seed = seed;
+  out->graph = *graph;
+  memset(graph, 0, sizeof *graph);
+  out->graph.diag = &out->diag;
+  return finish(out);
+}
+
+void lw_sample_deinit(lw_sample *s) {
+  for (uint32_t i = 0; i < s->graph.inputs.count && s->input_data; i++) lw__mem_free(s->input_data[i]);
+  for (uint32_t i = 0; i < s->graph.outputs.count && s->output_data; i++) lw__mem_free(s->output_data[i]);
+  lw__graph_deinit(&s->graph);
+  lw__arena_deinit(&s->arena);
+  lw__diag_deinit(&s->diag);
+  memset(s, 0, sizeof *s);
+}
+
+void lw_sample_poison_outputs(const lw_sample *s) {
+  for (uint32_t i = 0; i < s->graph.outputs.count; i++)
+    if (s->output_bytes[i]) memset(s->output_data[i], 0xff, s->output_bytes[i]);
+}
+
+void lw_sample_print_messages(const lw_diag *diag) {
+  for (uint32_t i = 0; i < diag->messages.count; i++)
+    printf("    %s: %s\n", diag->messages.data[i].where, diag->messages.data[i].text);
+}
+
+uint32_t lw_sample_compare(const lw_sample *s, void *const *outputs, const char *mode) {
+  uint32_t bad = 0;
+  for (uint32_t i = 0; i < s->graph.outputs.count; i++) {
+    lw_compare c;
+    lw__interp_compare(&s->want[i], (outputs ? outputs : s->output_data)[i], &c);
+    if (!c.bad) continue;
+    printf("seed %llu %s: output %u: %lld of %lld outside; element %lld is %.9g, should be %.9g +- %.3g\n",
+           (unsigned long long)s->seed, mode, i, (long long)c.bad, (long long)c.count, (long long)c.worst_index,
+           c.worst_got, c.worst_want, c.worst_bound);
+    bad++;
+  }
+  return bad;
+}
