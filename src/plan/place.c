@@ -1,5 +1,6 @@
 /* place.c: offsets of arena buffers: first fit, largest first, over happens-before conflicts. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "plan/internal.h"
 
@@ -13,6 +14,20 @@ typedef struct place_span {
   uint32_t *exits, exit_count;    /* nodes that precede no other access of it */
 } place_span;
 
+/* A placed span as the scan for conflicts wants it. |exit_chain|, |exit_position|: of its only
+ * exit, if that is a step of every run (else LW_NONE): the happens-before question is then one
+ * comparison with the other's clock. */
+typedef struct place_entry {
+  uint32_t first, last, exit_chain, exit_position;
+  const place_span *span;
+} place_entry;
+
+/* The spans at one offset. They come in the order of placing, so their sizes never grow. */
+typedef struct place_group {
+  uint64_t offset, end;
+  LW_VEC(place_entry) entries;
+} place_group;
+
 typedef struct placer {
   lw_plan *plan;
   lw_arena scratch;
@@ -20,7 +35,7 @@ typedef struct placer {
   uint32_t init_count;
   place_span *spans;
   uint32_t span_count;
-  LW_VEC(place_span *) placed; /* ordered by offset */
+  LW_VEC(place_group) groups; /* ordered by offset */
 } placer;
 
 static bool place_before(const placer *p, uint32_t a, uint32_t b) {
@@ -124,8 +139,34 @@ static bool place_ends_before(const placer *p, const place_span *a, const place_
   return true;
 }
 
-static bool place_conflict(const placer *p, const place_span *a, const place_span *b) {
-  return !place_ends_before(p, a, b) && !place_ends_before(p, b, a);
+/* The clock of the only entry of |span|, if that is a step of every run. */
+static const uint32_t *place_clock(const placer *p, const place_span *span, uint32_t *out_width) {
+  *out_width = 0;
+  if (span->entry_count != 1 || span->entries[0] < p->init_count) return NULL;
+  uint32_t step = span->entries[0] - p->init_count;
+  *out_width = p->steps.width[step];
+  return p->steps.clock[step];
+}
+
+/* The first of the group's spans that must not share bytes with |span|. It is the largest one, too.
+ */
+static const place_span *place_conflict(const placer *p, const place_group *group,
+                                        const place_span *span) {
+  uint32_t width;
+  const uint32_t *clock = place_clock(p, span, &width);
+  for (uint32_t i = 0; i < group->entries.count; i++) {
+    const place_entry *e = &group->entries.data[i];
+    if (e->last < span->first) {
+      bool before = e->exit_chain < width && clock != NULL
+                        ? clock[e->exit_chain] >= e->exit_position
+                        : place_ends_before(p, e->span, span);
+      if (before) continue;
+    } else if (span->last < e->first && place_ends_before(p, span, e->span)) {
+      continue;
+    }
+    return e->span;
+  }
+  return NULL;
 }
 
 /* Larger first; then the one needed first; then by id, so that equal plans are placed alike. */
@@ -137,23 +178,37 @@ static int place_compare(const void *x, const void *y) {
 }
 
 static lw_status place_insert(placer *p, place_span *span) {
-  LW_TRY(lw_vec_reserve(&p->placed, 1));
-  uint32_t at = p->placed.count++;
-  while (at > 0 && p->placed.data[at - 1]->offset > span->offset) {
-    p->placed.data[at] = p->placed.data[at - 1];
-    at--;
+  uint32_t at = 0;
+  while (at < p->groups.count && p->groups.data[at].offset < span->offset) at++;
+  if (at == p->groups.count || p->groups.data[at].offset != span->offset) {
+    LW_TRY(lw_vec_reserve(&p->groups, 1));
+    memmove(&p->groups.data[at + 1], &p->groups.data[at],
+            (p->groups.count - at) * sizeof *p->groups.data);
+    p->groups.data[at] = (place_group){.offset = span->offset};
+    p->groups.count++;
   }
-  p->placed.data[at] = span;
-  return LW_OK;
+  place_group *group = &p->groups.data[at];
+  place_entry entry = {
+      .first = span->first, .last = span->last, .exit_chain = LW_NONE, .span = span};
+  if (span->exit_count == 1 && span->exits[0] >= p->init_count) {
+    uint32_t step = span->exits[0] - p->init_count;
+    entry.exit_chain = p->steps.chain[step];
+    entry.exit_position = p->steps.position[step];
+  }
+  if (span->offset + span->bytes > group->end) group->end = span->offset + span->bytes;
+  return lw_vec_push(&group->entries, entry);
 }
 
 static lw_status place_fit(placer *p, place_span *span) {
   uint64_t offset = 0;
-  for (uint32_t i = 0; i < p->placed.count; i++) {
-    const place_span *other = p->placed.data[i];
-    if (other->offset + other->bytes <= offset || !place_conflict(p, other, span)) continue;
-    if (other->offset >= offset + span->bytes) break;
-    offset = other->offset + other->bytes;
+  for (uint32_t i = 0; i < p->groups.count; i++) {
+    const place_group *group = &p->groups.data[i];
+    if (group->end <= offset) continue;
+    if (group->offset >= offset + span->bytes) break;
+    const place_span *other = place_conflict(p, group, span);
+    if (other != NULL && other->offset + other->bytes > offset) {
+      offset = other->offset + other->bytes;
+    }
   }
   if (offset > (uint64_t)INT64_MAX - span->bytes) return LW_STATUS_OUT_OF_MEMORY;
   span->offset = offset;
@@ -187,7 +242,8 @@ lw_status lw__plan_place(lw_plan *plan) {
     if (plan->buffers.data[b].kind == LW_BUFFER_ARENA) plan->buffers.data[b].offset = 0;
   }
   lw_status status = place_all(&p);
-  lw_vec_free(&p.placed);
+  for (uint32_t i = 0; i < p.groups.count; i++) lw_vec_free(&p.groups.data[i].entries);
+  lw_vec_free(&p.groups);
   lw__plan_order_deinit(&p.init);
   lw__plan_order_deinit(&p.steps);
   lw__arena_deinit(&p.scratch);
