@@ -321,6 +321,7 @@ uint32_t lw__call_axis_attr(lw_call *c, const char *name, int64_t otherwise, uin
 uint32_t lw__call_axes(lw_call *c, int64_t input_since, uint32_t rank, bool *out_given) {
   uint32_t count = 0, mask = 0;
   const int64_t *axes = NULL;
+  *out_given = false;
   if (c->opset < input_since) axes = lw__call_ints(c, "axes", &count);
   else if (lw__call_has(c, 1)) axes = lw__call_numbers(c, 1, &count);
   for (uint32_t i = 0; i < count; i++) {

@@ -611,11 +611,17 @@ lw_status lw__onnx_import_bytes(const void *bytes, size_t count, const char *nam
   return status;
 }
 
-static lw_status import_open(const char *path, lw_diag *diag, lw_graph *graph, lw_str *out_bytes) {
-  lw_file_map map;
-  LW_TRY(lw_vec_reserve(&graph->files, 1));
+lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str *out_bytes) {
+  const char *slash = strrchr(path, '/');
+  lw_file_map map = {0};
+  im->file = slash == NULL ? path : slash + 1;
+  im->files.dir = ".";
+  if (slash != NULL) {
+    LW_TRY(lw__arena_strndup(&im->arena, path, (size_t)(slash - path) + (slash == path), &im->files.dir));
+  }
+  LW_TRY(lw_vec_reserve(&im->graph->files, 1));
   LW_TRY(lw__file_map(path, diag, &map));
-  graph->files.data[graph->files.count++] = map;
+  im->graph->files.data[im->graph->files.count++] = map;
   *out_bytes = lw__str((const char *)map.data, map.bytes);
   return LW_OK;
 }
@@ -623,16 +629,9 @@ static lw_status import_open(const char *path, lw_diag *diag, lw_graph *graph, l
 lw_status lw__onnx_import(const char *path, const lw_import_options *options, lw_diag *diag,
                           lw_graph *out_graph) {
   LW_TRY(lw__graph_init(out_graph, diag));
-  const char *slash = strrchr(path, '/');
-  lw_import im = {.graph = out_graph, .diag = diag, .file = slash == NULL ? path : slash + 1,
-                  .options = options, .limits = lw__import_default_limits};
-  lw_str bytes;
-  const char *dir = ".";
-  lw_status status = import_open(path, diag, out_graph, &bytes);
-  if (status == LW_OK && slash != NULL) {
-    status = lw__arena_strndup(&im.arena, path, (size_t)(slash - path) + (slash == path), &dir);
-  }
-  im.files.dir = dir;
+  lw_import im = {.graph = out_graph, .diag = diag, .options = options, .limits = lw__import_default_limits};
+  lw_str bytes = {0};
+  lw_status status = lw__import_open(&im, path, diag, &bytes);
   if (status == LW_OK) status = lw__import_run(&im, bytes);
   lw__import_deinit(&im);
   if (status != LW_OK) lw__graph_deinit(out_graph);

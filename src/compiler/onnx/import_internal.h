@@ -75,7 +75,10 @@ struct lw_import {
 
 /* Adds to the list of unsupported things; equal ones are counted. */
 lw_status lw__import_finding(lw_import *im, lw_str name, lw_str domain, int64_t opset, lw_str node, const char *reason) LW_MUST_CHECK;
-/* Runs everything up to the finished graph; |im| must be zeroed, but for graph, diag, file, options, limits, files.dir. */
+/* Maps the file and names it; the mapping belongs to |im->graph|. */
+lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str *out_bytes) LW_MUST_CHECK;
+/* Runs everything up to the finished graph; |im| must be zeroed, but for graph, diag, options, limits and
+ * what lw__import_open sets. */
 lw_status lw__import_run(lw_import *im, lw_str bytes) LW_MUST_CHECK;
 void lw__import_deinit(lw_import *im);
 /* Nodes of |nodes| in the current scope. */
