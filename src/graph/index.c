@@ -148,34 +148,10 @@ lw_ix lw__ix_make_div(lw_ix_pool *pool, lw_ix arg, int64_t c) {
   return intern(pool, &node, NULL);
 }
 
-/* gcd of the coefficients, each times what divides its atom; 0 without terms. */
-static int64_t stride_of(const lw_ix_pool *pool, lw_ix e) {
-  lw_ix_term own;
-  uint32_t count;
-  const lw_ix_term *term = lw__ix_terms(pool, e, &own, &count);
-  int64_t g = 0;
-  for (uint32_t i = 0; i < count && g != 1; i++) {
-    const lw_ix_node *atom = &pool->nodes.data[term[i].atom];
-    int64_t d = 1, product;
-    if (atom->kind == LW_IX_MOD) d = lw__ix_divisor(pool, term[i].atom);
-    if (!lw__mul_i64(term[i].coef, d, &product)) product = term[i].coef;
-    g = lw__ix_gcd(g, product);
-  }
-  return g;
-}
-
-static int64_t constant_of(const lw_ix_pool *pool, lw_ix e) {
-  const lw_ix_node *node = &pool->nodes.data[e];
-  return node->kind == LW_IX_SUM ? node->constant : 0;
-}
-
 lw_ix lw__ix_make_mod(lw_ix_pool *pool, lw_ix arg, int64_t c, lw_ix quotient) {
   if (pool->status != LW_OK) return 0;
   lw_ix_node node = division_node(pool, LW_IX_MOD, arg, c);
-  /* All values are the constant modulo g. */
-  int64_t g = lw__ix_gcd(stride_of(pool, arg), c);
-  node.lo = lw__floor_mod(constant_of(pool, arg), g);
-  node.hi = c - g + node.lo;
+  node.hi = c - 1; /* common factors are outside already, so nothing is known of single values */
   node.quotient = quotient;
   return intern(pool, &node, NULL);
 }
@@ -237,6 +213,11 @@ bool lw__ix_is_const(const lw_ix_pool *pool, lw_ix e, int64_t *out) {
   return true;
 }
 
+static int64_t constant_of(const lw_ix_pool *pool, lw_ix e) {
+  const lw_ix_node *node = &pool->nodes.data[e];
+  return node->kind == LW_IX_SUM ? node->constant : 0;
+}
+
 static bool depends_below(const lw_ix_pool *pool, lw_ix e, uint32_t var) {
   const lw_ix_node *node = &pool->nodes.data[e];
   if ((node->vars >> (var % 64) & 1) == 0) return false;
@@ -283,6 +264,22 @@ bool lw__ix_split(lw_ix_pool *pool, lw_ix e, uint32_t var, int64_t *out_coef, lw
   *out_coef = coef;
   *out_rest = made;
   return true;
+}
+
+/* gcd of the coefficients, each times what divides its atom; 0 without terms. */
+static int64_t stride_of(const lw_ix_pool *pool, lw_ix e) {
+  lw_ix_term own;
+  uint32_t count;
+  const lw_ix_term *term = lw__ix_terms(pool, e, &own, &count);
+  int64_t g = 0;
+  for (uint32_t i = 0; i < count && g != 1; i++) {
+    const lw_ix_node *atom = &pool->nodes.data[term[i].atom];
+    int64_t d = 1, product;
+    if (atom->kind == LW_IX_MOD) d = lw__ix_divisor(pool, term[i].atom);
+    if (!lw__mul_i64(term[i].coef, d, &product)) product = term[i].coef;
+    g = lw__ix_gcd(g, product);
+  }
+  return g;
 }
 
 int64_t lw__ix_divisor(const lw_ix_pool *pool, lw_ix e) {
