@@ -258,15 +258,19 @@ static lw_status forbid_spilling(pipeline *p, lw_fuse_options *fuse, bool *out_a
   return LW_OK;
 }
 
-static void forget_kernels(pipeline *p) {
-  for (uint32_t i = 0; i < p->out->fusion.groups.count && p->lowered; i++) lw__lowered_deinit(&p->lowered[i]);
-  p->lowered = p->out->lowered = NULL;
+static void free_lists(pipeline *p) {
   lw__region_context_deinit(&p->regions);
   lw_vec_free(&p->launch_kernel);
   lw_vec_free(&p->kernels);
   lw_vec_free(&p->hashes);
   lw_vec_free(&p->names);
   lw_vec_free(&p->jobs);
+}
+
+static void forget_kernels(pipeline *p) {
+  for (uint32_t i = 0; i < p->out->fusion.groups.count && p->lowered; i++) lw__lowered_deinit(&p->lowered[i]);
+  p->lowered = p->out->lowered = NULL;
+  free_lists(p);
 }
 
 /* fuse .. build, again while kernels spill and there is something to split. */
@@ -303,8 +307,7 @@ lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, 
   if (status == LW_OK) status = fuse_and_build(&p, build_images);
   if (status == LW_OK) status = step_schedule(&p);
   if (status == LW_OK) status = keep_kernels(&p);
-  p.lowered = NULL; /* owned by |out| from here on: kernels stay for inspection */
-  forget_kernels(&p);
+  free_lists(&p); /* the lowered groups stay with |out| */
   return status;
 }
 
