@@ -268,7 +268,7 @@ lw_status lw__access_chase(const lw_graph *graph, lw_ix_pool *pool, lw_value_id 
   uint32_t rank = lw__value(graph, value)->shape.rank;
   lw_ix at[LW_MAX_RANK] = {0};
   memcpy(at, index, rank * sizeof *index);
-  for (;;) {
+  for (uint32_t steps = 0; steps < graph->nodes.count; steps++) { /* ends in a cycle too */
     lw_node_id producer = lw__value(graph, value)->producer;
     if (lw__op_info[lw__node(graph, producer)->op].kind != LW_KIND_MOVE) break;
     lw_pieces pieces;

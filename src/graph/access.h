@@ -19,7 +19,10 @@ typedef struct lw_piece {
 } lw_piece;
 
 /* The pieces of result element |index| of movement node |node|. Guards of different pieces exclude each other. Where no
- * piece applies the element is |fill| (PAD; for all other movements the pieces cover everything). The pieces live in |arena|. */
+ * piece applies the element is |fill| (PAD; for all other movements the pieces cover everything). The pieces live in |arena|.
+ * |index| has to lie inside the result only where the element is wanted: when guards of steps before exclude other values,
+ * the step relies on that, and its own guards and indices mean something only where those hold. Where one
+ * end of a guard always holds, the range of |e| shows it (lo <= lowest value, or highest value < hi). */
 typedef struct lw_pieces {
   lw_piece *piece;
   uint32_t count;

@@ -380,7 +380,246 @@ static void test_random(void **state) {
   }
 }
 
+/* ---- single maps ---------------------------------------------------------------------------------------------*/
+
+typedef struct map {
+  lw_graph graph;
+  lw_ix_pool pool;
+  lw_arena arena;
+  lw_ix index[LW_MAX_RANK];
+} map;
+
+static void map_init(map *m) {
+  memset(m, 0, sizeof *m);
+  assert_ok(lw__graph_init(&m->graph, NULL));
+  assert_ok(lw__ix_pool_init(&m->pool));
+}
+
+static void map_deinit(map *m) {
+  assert_ok(m->pool.status);
+  lw__arena_deinit(&m->arena);
+  lw__ix_pool_deinit(&m->pool);
+  lw__graph_deinit(&m->graph);
+}
+
+static lw_value_id input(map *m, uint32_t rank, const int64_t *dims) {
+  lw_value_id id;
+  lw_shape shape = lw__shape_of(rank, dims);
+  assert_ok(lw__graph_input(&m->graph, LW_DTYPE_F32, &shape, NULL, &id));
+  return id;
+}
+
+static lw_value_id reshaped(map *m, lw_value_id in, uint32_t rank, const int64_t *dims) {
+  lw_value_id id;
+  lw_shape shape = lw__shape_of(rank, dims);
+  assert_ok(lw__graph_reshape(&m->graph, in, &shape, &id));
+  return id;
+}
+
+static lw_value_id permuted(map *m, lw_value_id in, const uint8_t *perm) {
+  lw_value_id id;
+  assert_ok(lw__graph_permute(&m->graph, in, perm, &id));
+  return id;
+}
+
+static lw_value_id padded(map *m, lw_value_id in, const int64_t *lo, const int64_t *hi) {
+  lw_value_id id;
+  assert_ok(lw__graph_pad(&m->graph, in, lo, hi, (lw_scalar){.f = 0}, &id));
+  return id;
+}
+
+/* Variables for the dims of |value|, or one for all its elements. */
+static void new_index(map *m, lw_value_id value, bool linear) {
+  const lw_shape *shape = &lw__value(&m->graph, value)->shape;
+  if (linear) {
+    lw__access_unflatten(&m->pool, shape, lw__ix_new_var(&m->pool, lw__shape_numel(shape)), m->index);
+    return;
+  }
+  for (uint32_t d = 0; d < shape->rank; d++) m->index[d] = lw__ix_new_var(&m->pool, shape->dim[d]);
+}
+
+/* Follows the first piece of each step; the guards met, and the offset at the end, as text. */
+static void check_map(map *m, lw_value_id value, const char *expected) {
+  lw_text text = {0};
+  lw_ix index[LW_MAX_RANK];
+  memcpy(index, m->index, sizeof index);
+  for (;;) {
+    lw_node_id producer = lw__value(&m->graph, value)->producer;
+    if (lw__op_info[lw__node(&m->graph, producer)->op].kind != LW_KIND_MOVE) break;
+    lw_pieces pieces;
+    assert_ok(lw__access_step(&m->graph, &m->pool, producer, index, &m->arena, &pieces));
+    assert_true(pieces.count > 0);
+    const lw_piece *piece = &pieces.piece[0];
+    for (uint32_t i = 0; i < piece->guard_count; i++) {
+      lw__text_add(&text, "%lld <= ", (long long)piece->guard[i].lo);
+      lw__ix_print(&m->pool, piece->guard[i].e, &text);
+      lw__text_add(&text, " < %lld; ", (long long)piece->guard[i].hi);
+    }
+    value = piece->source;
+    memcpy(index, piece->index, sizeof index);
+  }
+  lw__ix_print(&m->pool, lw__access_offset(&m->graph, &m->pool, value, index), &text);
+  assert_string_equal(lw__text_str(&text), expected);
+  lw__text_deinit(&text);
+}
+
+static void test_im2col(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id x = padded(&m, input(&m, 4, (int64_t[]){8, 64, 56, 56}), (int64_t[]){0, 0, 1, 1}, (int64_t[]){0, 0, 1, 1});
+  assert_ok(lw__graph_window(&m.graph, x, 2, (uint8_t[]){2, 3}, (int64_t[]){3, 3}, (int64_t[]){2, 2}, (int64_t[]){1, 1}, &x));
+  x = permuted(&m, x, (uint8_t[]){0, 2, 3, 1, 4, 5});
+  x = reshaped(&m, x, 2, (int64_t[]){8 * 28 * 28, 64 * 9});
+  new_index(&m, x, false);
+  check_map(&m, x,
+            "0 <= ((i0//28)%28)*2 + (i1//3)%3 - 1 < 56; 0 <= (i0%28)*2 + i1%3 - 1 < 56; "
+            "(i0%28)*2 + (i0//784)*200704 + ((i0//28)%28)*112 + i1%3 + (i1//9)*3136 + ((i1//3)%3)*56 - 57");
+  map_deinit(&m);
+}
+
+static void test_heads(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id x = input(&m, 3, (int64_t[]){2, 128, 12 * 64});
+  x = permuted(&m, reshaped(&m, x, 4, (int64_t[]){2, 128, 12, 64}), (uint8_t[]){0, 2, 1, 3});
+  new_index(&m, x, false);
+  check_map(&m, x, "i0*98304 + i1*64 + i2*768 + i3");
+  lw_value_id y = reshaped(&m, permuted(&m, x, (uint8_t[]){0, 2, 1, 3}), 2, (int64_t[]){256, 768});
+  new_index(&m, y, true); /* there and back */
+  check_map(&m, y, "i4");
+  map_deinit(&m);
+}
+
+/* A coordinate that a guard keeps inside is known to be inside by the reshapes behind it. */
+static void test_guarded_reshape(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id x = reshaped(&m, input(&m, 3, (int64_t[]){4, 6, 10}), 2, (int64_t[]){24, 10});
+  x = padded(&m, reshaped(&m, x, 2, (int64_t[]){4, 60}), (int64_t[]){1, 3}, (int64_t[]){0, 3});
+  new_index(&m, x, false);
+  check_map(&m, x, "0 <= i0 - 1 < 4; 0 <= i1 - 3 < 60; i0*60 + i1 - 63");
+  map_deinit(&m);
+}
+
+static void test_guards(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id a = input(&m, 2, (int64_t[]){5, 8}), b = input(&m, 2, (int64_t[]){5, 8}), c;
+  assert_ok(lw__graph_concat(&m.graph, (lw_value_id[]){a, b, a}, 3, 1, &c));
+  new_index(&m, c, false);
+  lw_pieces pieces;
+  lw_node_id node = lw__value(&m.graph, c)->producer;
+  assert_ok(lw__access_step(&m.graph, &m.pool, node, m.index, &m.arena, &pieces));
+  assert_int_equal(pieces.count, 3);
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(pieces.piece[i].source, i == 1 ? b : a);
+    assert_int_equal(pieces.piece[i].guard_count, 1);
+    assert_int_equal(pieces.piece[i].guard[0].lo, 8 * i);
+    assert_int_equal(pieces.piece[i].guard[0].hi, 8 * i + 8);
+    assert_int_equal(pieces.piece[i].index[1], lw__ix_affine(&m.pool, m.index[1], 1, -8 * i));
+  }
+  assert_false(pieces.has_fill);
+  /* an index of which the range says where it is: one piece, no guard */
+  lw_ix inside[2] = {m.index[0], lw__ix_affine(&m.pool, lw__ix_new_var(&m.pool, 4), 2, 8)};
+  assert_ok(lw__access_step(&m.graph, &m.pool, node, inside, &m.arena, &pieces));
+  assert_int_equal(pieces.count, 1);
+  assert_int_equal(pieces.piece[0].source, b);
+  assert_int_equal(pieces.piece[0].guard_count, 0);
+  /* padding that is never, always, or sometimes met */
+  lw_value_id p = padded(&m, a, (int64_t[]){2, 0}, (int64_t[]){0, 3});
+  node = lw__value(&m.graph, p)->producer;
+  lw_ix outside[2] = {lw__ix_const(&m.pool, 1), m.index[1]};
+  assert_ok(lw__access_step(&m.graph, &m.pool, node, outside, &m.arena, &pieces));
+  assert_int_equal(pieces.count, 0);
+  assert_true(pieces.has_fill);
+  inside[0] = lw__ix_affine(&m.pool, lw__ix_new_var(&m.pool, 5), 1, 2);
+  inside[1] = lw__ix_new_var(&m.pool, 8);
+  assert_ok(lw__access_step(&m.graph, &m.pool, node, inside, &m.arena, &pieces));
+  assert_int_equal(pieces.piece[0].guard_count, 0);
+  lw_ix edge[2] = {lw__ix_new_var(&m.pool, 7), lw__ix_new_var(&m.pool, 11)};
+  assert_ok(lw__access_step(&m.graph, &m.pool, node, edge, &m.arena, &pieces));
+  assert_int_equal(pieces.piece[0].guard_count, 2);
+  assert_int_equal(pieces.piece[0].guard[0].lo, 0);
+  assert_int_equal(pieces.piece[0].guard[0].hi, 5);
+  assert_int_equal(pieces.piece[0].guard[1].lo, 0);
+  assert_int_equal(pieces.piece[0].guard[1].hi, 8);
+  map_deinit(&m);
+}
+
+static void test_chase(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id x = input(&m, 3, (int64_t[]){4, 6, 10}), source, p;
+  lw_value_id y = permuted(&m, reshaped(&m, x, 2, (int64_t[]){24, 10}), (uint8_t[]){1, 0});
+  new_index(&m, y, false);
+  lw_ix at[LW_MAX_RANK];
+  assert_ok(lw__access_chase(&m.graph, &m.pool, y, m.index, &source, at));
+  assert_int_equal(source, x);
+  assert_int_equal(at[0], lw__ix_div(&m.pool, m.index[1], 6));
+  assert_int_equal(at[1], lw__ix_mod(&m.pool, m.index[1], 6));
+  assert_int_equal(at[2], m.index[0]);
+  p = padded(&m, y, (int64_t[]){0, 1}, (int64_t[]){0, 0});
+  lw_value_id q = permuted(&m, p, (uint8_t[]){1, 0});
+  new_index(&m, q, false);
+  assert_ok(lw__access_chase(&m.graph, &m.pool, q, m.index, &source, at));
+  assert_int_equal(source, p); /* no further: a guard */
+  assert_int_equal(at[0], m.index[1]);
+  map_deinit(&m);
+}
+
+static void test_bijection(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_ix a = lw__ix_new_var(&m.pool, 4), b = lw__ix_new_var(&m.pool, 6), one = lw__ix_new_var(&m.pool, 1);
+  lw_ix ab = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 6, 0), b), ba = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, b, 4, 0), a);
+  const lw_ix vars[3] = {a, b, one};
+  assert_true(lw__access_is_bijection(&m.pool, ab, vars, 3, 24));
+  assert_true(lw__access_is_bijection(&m.pool, ba, vars, 2, 24));
+  assert_false(lw__access_is_bijection(&m.pool, ab, vars, 3, 25));
+  assert_false(lw__access_is_bijection(&m.pool, ab, vars, 1, 24)); /* b is not among them */
+  assert_false(lw__access_is_bijection(&m.pool, a, vars, 3, 4));   /* the same for all b */
+  assert_true(lw__access_is_bijection(&m.pool, a, vars, 1, 4));
+  assert_true(lw__access_is_bijection(&m.pool, a, (lw_ix[]){one, a}, 2, 4));
+  assert_true(lw__access_is_bijection(&m.pool, one, &one, 1, 1));
+  assert_true(lw__access_is_bijection(&m.pool, 0, NULL, 0, 1));
+  assert_false(lw__access_is_bijection(&m.pool, lw__ix_affine(&m.pool, ab, 1, 1), vars, 2, 24));
+  assert_false(lw__access_is_bijection(&m.pool, lw__ix_affine(&m.pool, ab, 2, 0), vars, 2, 48));
+  assert_false(lw__access_is_bijection(&m.pool, lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 5, 0), b), vars, 2, 24));
+  assert_false(lw__access_is_bijection(&m.pool, lw__ix_div(&m.pool, ab, 2), vars, 2, 12));
+  map_deinit(&m);
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  map m;
+  map_init(&m);
+  lw_value_id x = input(&m, 2, (int64_t[]){3, 4}), y;
+  lw_pieces pieces;
+  new_index(&m, x, false);
+  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, x)->producer, m.index, &m.arena, &pieces),
+                   LW_STATUS_INTERNAL);
+  lw_shape shape = lw__shape_of(2, (int64_t[]){3, 4});
+  assert_ok(lw__extent_symbol(&m.graph, "batch", &shape.dim[0]));
+  assert_ok(lw__graph_input(&m.graph, LW_DTYPE_F32, &shape, NULL, &x));
+  y = permuted(&m, x, (uint8_t[]){1, 0});
+  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, y)->producer, m.index, &m.arena, &pieces),
+                   LW_STATUS_INTERNAL);
+  lw__access_flatten(&m.pool, &shape, m.index);
+  assert_int_equal(m.pool.status, LW_STATUS_INTERNAL);
+  m.pool.status = LW_OK;
+  map_deinit(&m);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),   cmocka_unit_test(test_im2col),
+                                     cmocka_unit_test(test_heads),    cmocka_unit_test(test_guarded_reshape),
+                                     cmocka_unit_test(test_guards),   cmocka_unit_test(test_chase),
+                                     cmocka_unit_test(test_bijection), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
