@@ -34,8 +34,9 @@ static bool find_channel_vector(const lw_graph *g, lw_value_id v, channel_vector
     for (uint32_t d = 0; d < narrow->rank; d++) {
       if (narrow->dim[d] != (d == 1 ? out->count : 1)) return false;
     }
-    while (lw__producer(g, root)->op == LW_OP_RESHAPE)
+    if (lw__producer(g, root)->op == LW_OP_RESHAPE) {
       root = lw__operand(g, lw__producer(g, root), 0);
+    }
   }
   const lw_node *source = lw__producer(g, root);
   if (source->op != LW_OP_CONST) return false;
@@ -186,6 +187,7 @@ static lw_status batchnorm_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out)
   lw_node node = *lw__node(g, n);
   channel_vector c;
   lw_value_id x, constant;
+  if (n >= rw->original_nodes) return LW_OK; /* the next round counts their reads */
   if (node.op != LW_OP_MAP || (node.attr.fn != LW_FN_MUL && node.attr.fn != LW_FN_ADD))
     return LW_OK;
   if (!lw__dtype_is_float(lw__value(g, node.result)->dtype)) return LW_OK;

@@ -181,10 +181,7 @@ static lw_status canon_add_zero(lw_rewriter *rw, const lw_node *node, lw_value_i
     double number;
     lw_value_id sum = lw__operand(g, node, 1 - k);
     if (!lw__splat_number(g, lw__operand(g, node, k), &number) || number != 0) continue;
-    const lw_node *from = lw__producer(g, sum);
-    while (from->op == LW_OP_RESHAPE || from->op == LW_OP_PERMUTE || from->op == LW_OP_EXPAND) {
-      from = lw__producer(g, lw__operand(g, from, 0));
-    }
+    const lw_node *from = lw__producer(g, lw__below_moves(g, sum));
     bool is_sum = from->op == LW_OP_DOT || from->op == LW_OP_CONV ||
                   (from->op == LW_OP_REDUCE && from->attr.reduce.fn == LW_RED_SUM);
     if (is_sum) *out = sum;
@@ -230,7 +227,7 @@ static lw_status canon_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   if (node.op != LW_OP_MAP) return LW_OK;
   LW_TRY(canon_splat_map(rw, &node, out));
   if (*out != node.result) return LW_OK;
-  LW_TRY(lw__match_rules(rw, canon_rules, LW_ARRAY_COUNT(canon_rules), n, out));
+  LW_TRY(lw__rules_apply(rw, rw->context, n, out));
   if (*out != node.result) return LW_OK;
   switch (node.attr.fn) {
     case LW_FN_CAST: return canon_cast(rw, &node, out);
@@ -244,5 +241,6 @@ static lw_status canon_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
 
 lw_status lw__pass_canon(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
                          bool *out_changed) {
-  return lw__rewrite(graph, options, diag, canon_node, NULL, out_changed);
+  return lw__rewrite_with_rules(graph, options, diag, canon_node, canon_rules,
+                                LW_ARRAY_COUNT(canon_rules), out_changed);
 }

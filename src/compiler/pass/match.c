@@ -247,37 +247,64 @@ static lw_status build_term(lw_graph *g, const term_text *t, int index, const bi
   return lw__graph_map(g, p->fn, in, out);
 }
 
-static bool starts_with_function(const char *pattern, const char *name) {
-  size_t n = strlen(name);
-  return strncmp(pattern, name, n) == 0 && pattern[n] == '(';
+/* ---- sets of rules ---------------------------------------------------------------------------*/
+
+typedef struct read_rule {
+  lw_guard_kind when;
+  lw_fn fn; /* of the pattern's first term */
+  term_text pattern, replacement;
+} read_rule;
+
+struct lw_rule_set {
+  uint32_t count;
+  read_rule *rule;
+};
+
+lw_status lw__rules_read(const lw_rule *rules, uint32_t count, lw_arena *arena, lw_diag *diag,
+                         lw_rule_set **out) {
+  LW_TRY(lw__arena_alloc(arena, 1, sizeof **out, out));
+  LW_TRY(lw__arena_alloc(arena, count, sizeof *(*out)->rule, &(*out)->rule));
+  for (uint32_t r = 0; r < count; r++) {
+    read_rule *read = &(*out)->rule[(*out)->count++];
+    bool ok = read_text(rules[r].pattern, &read->pattern) &&
+              read_text(rules[r].replacement, &read->replacement);
+    if (!ok || read->pattern.node[0].kind != TERM_FN) {
+      return lw__fail(diag, LW_STATUS_INTERNAL, "", "malformed rule '%s' -> '%s'", rules[r].pattern,
+                      rules[r].replacement);
+    }
+    read->when = rules[r].when;
+    read->fn = read->pattern.node[0].fn;
+  }
+  return LW_OK;
 }
 
-static lw_status apply_rule(lw_rewriter *rw, const lw_rule *rule, lw_node_id n, lw_value_id *out) {
-  lw_graph *g = rw->graph;
-  term_text pattern, replacement;
+static lw_status apply_rule(lw_graph *g, const read_rule *rule, lw_value_id result,
+                            lw_value_id *out) {
   binding b;
   memset(&b, 0xff, sizeof b);
-  if (!read_text(rule->pattern, &pattern)) {
-    return lw__fail(rw->diag, LW_STATUS_INTERNAL, "", "malformed pattern '%s'", rule->pattern);
-  }
-  lw_value_id result = lw__node(g, n)->result;
-  if (!term_matches(g, &pattern, result, &b)) return LW_OK;
+  if (!term_matches(g, &rule->pattern, result, &b)) return LW_OK;
   if (!guard_holds(g, rule->when, lw__value(g, result)->dtype, &b)) return LW_OK;
-  if (!read_text(rule->replacement, &replacement)) {
-    return lw__fail(rw->diag, LW_STATUS_INTERNAL, "", "malformed replacement '%s'",
-                    rule->replacement);
-  }
-  return build_term(g, &replacement, 0, &b, result, out);
+  return build_term(g, &rule->replacement, 0, &b, result, out);
 }
 
-lw_status lw__match_rules(lw_rewriter *rw, const lw_rule *rules, uint32_t count, lw_node_id n,
-                          lw_value_id *out) {
+lw_status lw__rules_apply(lw_rewriter *rw, const lw_rule_set *set, lw_node_id n, lw_value_id *out) {
   lw_node node = *lw__node(rw->graph, n);
   if (node.op != LW_OP_MAP || node.attr.fn == LW_FN_CAST) return LW_OK;
-  for (uint32_t r = 0; r < count && *out == node.result; r++) {
-    if (starts_with_function(rules[r].pattern, lw__fn_info[node.attr.fn].name)) {
-      LW_TRY(apply_rule(rw, &rules[r], n, out));
+  for (uint32_t r = 0; r < set->count && *out == node.result; r++) {
+    if (set->rule[r].fn == node.attr.fn) {
+      LW_TRY(apply_rule(rw->graph, &set->rule[r], node.result, out));
     }
   }
   return LW_OK;
+}
+
+lw_status lw__rewrite_with_rules(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
+                                 lw_rewrite_rule rule, const lw_rule *rules, uint32_t count,
+                                 bool *out_changed) {
+  lw_arena arena = {0};
+  lw_rule_set *set = NULL;
+  lw_status status = lw__rules_read(rules, count, &arena, diag, &set);
+  if (status == LW_OK) status = lw__rewrite(graph, options, diag, rule, set, out_changed);
+  lw__arena_deinit(&arena);
+  return status;
 }

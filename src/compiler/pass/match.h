@@ -24,9 +24,16 @@ typedef struct lw_rule {
   lw_guard_kind when;
 } lw_rule;
 
-/* The first of |rules| that matches node |n|; *out is its replacement then, else unchanged. Patterns are checked by the
- * tests: a malformed one is LW_STATUS_INTERNAL. */
-lw_status lw__match_rules(lw_rewriter *rw, const lw_rule *rules, uint32_t count, lw_node_id n, lw_value_id *out)
+/* Rules, read; in an arena. A malformed one is LW_STATUS_INTERNAL. */
+typedef struct lw_rule_set lw_rule_set;
+lw_status lw__rules_read(const lw_rule *rules, uint32_t count, lw_arena *arena, lw_diag *diag,
+                         lw_rule_set **out) LW_MUST_CHECK;
+/* The first rule that matches node |n|; *out is its replacement then, else unchanged. */
+lw_status lw__rules_apply(lw_rewriter *rw, const lw_rule_set *set, lw_node_id n, lw_value_id *out)
     LW_MUST_CHECK;
+/* A rewriting pass with |rules| in rw->context. */
+lw_status lw__rewrite_with_rules(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
+                                 lw_rewrite_rule rule, const lw_rule *rules, uint32_t count,
+                                 bool *out_changed) LW_MUST_CHECK;
 
 #endif

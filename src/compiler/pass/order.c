@@ -66,11 +66,7 @@ static void make_keys(const lw_graph *g, lw_node_id n, order_keys *keys) {
 }
 
 static bool is_constant(const lw_graph *g, lw_value_id v) {
-  const lw_node *node = lw__producer(g, v);
-  while (lw__op_info[node->op].kind == LW_KIND_MOVE && node->operand_count == 1) {
-    node = lw__producer(g, lw__operand(g, node, 0));
-  }
-  return node->op == LW_OP_CONST;
+  return lw__producer(g, lw__below_moves(g, v))->op == LW_OP_CONST;
 }
 
 /* Constants come second, as people write them; else by key. */

@@ -13,7 +13,7 @@ const lw_pass_info lw__passes[] = {
 };
 const uint32_t lw__pass_count = LW_ARRAY_COUNT(lw__passes);
 
-enum { PASS_MOST_ROUNDS = 32 }; /* every rule shrinks or settles; this is a net, not a policy */
+enum { PASS_MOST_ROUNDS = 16 }; /* every rule shrinks or settles; this is a net, not a policy */
 
 void lw__pass_options_init(lw_pass_options *options) {
   *options = (lw_pass_options){

@@ -29,12 +29,19 @@ static void take_over_name(lw_graph *g, lw_value_id from, lw_value_id to) {
   old->name = NULL;
 }
 
+/* What |v| was replaced by in the end. */
+static lw_value_id resolve(lw_rewriter *rw, lw_value_id v) {
+  lw_value_id *map = rw->remap.data;
+  while (map[v] != v) v = map[v] = map[map[v]];
+  return v;
+}
+
 static lw_status rewrite_node(lw_rewriter *rw, lw_node_id n, lw_rewrite_rule rule) {
   lw_graph *g = rw->graph;
   lw_node node = *lw__node(g, n);
   for (uint32_t k = 0; k < node.operand_count; k++) {
     lw_value_id *operand = &g->operands.data[node.operand_begin + k];
-    *operand = rw->remap.data[*operand];
+    *operand = resolve(rw, *operand);
   }
   lw_value_id out = node.result;
   lw_node_id first_new = g->nodes.count;
@@ -49,16 +56,30 @@ static lw_status rewrite_node(lw_rewriter *rw, lw_node_id n, lw_rewrite_rule rul
   return LW_OK;
 }
 
+/* New nodes are looked at right away, so that a chain of rewrites takes one walk; rules that never
+ * end take several. */
+enum { REWRITE_MOST_NEW = 64 };
+
+static lw_status rewrite_with_new(lw_rewriter *rw, lw_node_id n, lw_rewrite_rule rule) {
+  lw_node_id first_new = rw->graph->nodes.count;
+  LW_TRY(rewrite_node(rw, n, rule));
+  for (lw_node_id m = first_new; m < rw->graph->nodes.count && m - first_new < REWRITE_MOST_NEW;
+       m++) {
+    LW_TRY(rewrite_node(rw, m, rule));
+  }
+  return LW_OK;
+}
+
 static lw_status rewrite_all(lw_rewriter *rw, lw_rewrite_rule rule) {
   lw_graph *g = rw->graph;
   LW_TRY(cover_new_values(rw, 0));
   for (uint32_t o = 0; o < g->outputs.count; o++) rw->uses.data[g->outputs.data[o]]++;
-  uint32_t count = g->nodes.count; /* what rules add is for the next round */
-  for (lw_node_id n = 0; n < count; n++) {
-    if (!lw__node(g, n)->dead) LW_TRY(rewrite_node(rw, n, rule));
+  rw->original_nodes = g->nodes.count;
+  for (lw_node_id n = 0; n < rw->original_nodes; n++) {
+    if (!lw__node(g, n)->dead) LW_TRY(rewrite_with_new(rw, n, rule));
   }
   for (uint32_t o = 0; o < g->outputs.count; o++) {
-    g->outputs.data[o] = rw->remap.data[g->outputs.data[o]];
+    g->outputs.data[o] = resolve(rw, g->outputs.data[o]);
   }
   return rw->changes > 0 ? lw__graph_compact(g) : LW_OK;
 }
@@ -77,8 +98,18 @@ lw_status lw__rewrite(lw_graph *graph, const lw_pass_options *options, lw_diag *
 
 /* ---- questions ------------------------------------------------------------------------------*/
 
+lw_value_id lw__below_moves(const lw_graph *g, lw_value_id v) {
+  for (int depth = 0; depth < LW_MOVES_DEPTH; depth++) {
+    const lw_node *node = lw__producer(g, v);
+    if (node->op != LW_OP_RESHAPE && node->op != LW_OP_EXPAND && node->op != LW_OP_PERMUTE) break;
+    v = lw__operand(g, node, 0);
+  }
+  return v;
+}
+
 bool lw__is_splat(const lw_graph *g, lw_value_id v, lw_value_id *out_root) {
-  for (const lw_node *node = lw__producer(g, v);; node = lw__producer(g, v)) {
+  for (int depth = 0; depth < LW_MOVES_DEPTH; depth++) {
+    const lw_node *node = lw__producer(g, v);
     switch (node->op) {
       case LW_OP_CONST: *out_root = v; return lw__shape_numel(&lw__value(g, v)->shape) == 1;
       case LW_OP_RESHAPE:
@@ -89,6 +120,7 @@ bool lw__is_splat(const lw_graph *g, lw_value_id v, lw_value_id *out_root) {
       default: return false;
     }
   }
+  return false;
 }
 
 bool lw__splat_number(const lw_graph *g, lw_value_id v, double *out_number) {

@@ -10,6 +10,7 @@ typedef struct lw_rewriter {
   lw_diag *diag;
   LW_VEC(lw_value_id) remap; /* per value: what it was replaced by, or itself */
   LW_VEC(uint32_t) uses;     /* per value: at most so many operands and outputs read it */
+  uint32_t original_nodes; /* nodes from there on were added by this walk; reads of their results are counted high */
   uint32_t changes;
   void *context;             /* the pass's own */
 } lw_rewriter;
@@ -22,6 +23,9 @@ typedef lw_status (*lw_rewrite_rule)(lw_rewriter *rw, lw_node_id n, lw_value_id 
 lw_status lw__rewrite(lw_graph *graph, const lw_pass_options *options, lw_diag *diag, lw_rewrite_rule rule,
                       void *context, bool *out_changed) LW_MUST_CHECK;
 
+/* What reshapes, expands and permutations above |v| were made of: at most 32 of them, so that no walk gets long. */
+enum { LW_MOVES_DEPTH = 32 };
+lw_value_id lw__below_moves(const lw_graph *graph, lw_value_id v);
 /* Every element of |v| is the same constant: a CONST of one element, seen through reshapes, expands and the like. */
 bool lw__is_splat(const lw_graph *graph, lw_value_id v, lw_value_id *out_root);
 /* The same as a number (integers and bools too; exact below 2^53). */

@@ -42,22 +42,12 @@ static const lw_rule spell_rules[] = {
 
 /* ---- norms ----------------------------------------------------------------------------------*/
 
-static bool is_shape_move(lw_op op) {
-  return op == LW_OP_RESHAPE || op == LW_OP_EXPAND || op == LW_OP_PERMUTE;
-}
-
-static lw_value_id below_moves(const lw_graph *g, lw_value_id v) {
-  while (is_shape_move(lw__producer(g, v)->op)) v = lw__operand(g, lw__producer(g, v), 0);
-  return v;
-}
-
 /* |v| = moves of |from|: the same moves of |to|, which has |from|'s type and shape. */
-enum { REPLAY_DEPTH = 16 };
 static lw_status replay_moves(lw_graph *g, lw_value_id v, lw_value_id from, lw_value_id to,
                               bool *out_ok, lw_value_id *out) {
-  lw_value_id chain[REPLAY_DEPTH];
+  lw_value_id chain[LW_MOVES_DEPTH];
   uint32_t count = 0;
-  for (; v != from && count < REPLAY_DEPTH; v = lw__operand(g, lw__producer(g, v), 0))
+  for (; v != from && count < LW_MOVES_DEPTH; v = lw__operand(g, lw__producer(g, v), 0))
     chain[count++] = v;
   *out_ok = v == from;
   *out = to;
@@ -88,19 +78,19 @@ static int64_t summed_count(const lw_graph *g, lw_value_id v) {
 /* A mean, maybe with an epsilon added: its own rounding is worth more than the one that rsqrt adds.
  */
 static bool is_mean_of_sums(const lw_graph *g, lw_value_id v) {
-  v = below_moves(g, v);
+  v = lw__below_moves(g, v);
   const lw_node *node = lw__producer(g, v);
   double number;
   if (lw__is_map(g, v, LW_FN_ADD)) {
     bool second = lw__splat_number(g, lw__operand(g, node, 1), &number);
     if (!second && !lw__splat_number(g, lw__operand(g, node, 0), &number)) return false;
-    v = below_moves(g, lw__operand(g, node, second ? 0 : 1));
+    v = lw__below_moves(g, lw__operand(g, node, second ? 0 : 1));
     node = lw__producer(g, v);
   }
   if (!lw__is_map(g, v, LW_FN_DIV) && !lw__is_map(g, v, LW_FN_MUL)) return false;
   for (uint32_t k = 0; k < 2; k++) {
     if (!lw__splat_number(g, lw__operand(g, node, k), &number)) continue;
-    return summed_count(g, below_moves(g, lw__operand(g, node, 1 - k))) > 1;
+    return summed_count(g, lw__below_moves(g, lw__operand(g, node, 1 - k))) > 1;
   }
   return false;
 }
@@ -109,7 +99,7 @@ static bool is_mean_of_sums(const lw_graph *g, lw_value_id v) {
 static lw_status spell_norm(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_value_id x = lw__operand(g, node, 0), divisor = lw__operand(g, node, 1);
-  lw_value_id root = below_moves(g, divisor), in[2] = {x, LW_NONE};
+  lw_value_id root = lw__below_moves(g, divisor), in[2] = {x, LW_NONE};
   lw_dtype dtype = lw__value(g, x)->dtype;
   if ((dtype != LW_DTYPE_F32 && dtype != LW_DTYPE_F64) || !lw__is_map(g, root, LW_FN_SQRT))
     return LW_OK;
@@ -128,7 +118,7 @@ static lw_status spell_mean(lw_rewriter *rw, const lw_node *node, lw_value_id *o
     double factor;
     lw_value_id sum = lw__operand(g, node, 1 - k), in[2] = {sum, LW_NONE};
     if (!lw__splat_number(g, lw__operand(g, node, k), &factor)) continue;
-    int64_t count = summed_count(g, below_moves(g, sum));
+    int64_t count = summed_count(g, lw__below_moves(g, sum));
     double u = lw__dtype_unit_roundoff(lw__value(g, sum)->dtype), n = (double)count;
     int exponent;
     if (count < 2 || fabs(frexp(n, &exponent)) == 0.5)
@@ -144,7 +134,7 @@ static lw_status spell_mean(lw_rewriter *rw, const lw_node *node, lw_value_id *o
 static lw_status spell_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   lw_node node = *lw__node(rw->graph, n);
   if (node.op != LW_OP_MAP) return LW_OK;
-  LW_TRY(lw__match_rules(rw, spell_rules, LW_ARRAY_COUNT(spell_rules), n, out));
+  LW_TRY(lw__rules_apply(rw, rw->context, n, out));
   if (*out != node.result) return LW_OK;
   bool is_float = lw__dtype_is_float(lw__value(rw->graph, node.result)->dtype);
   if (node.attr.fn == LW_FN_DIV && is_float) return spell_norm(rw, &node, out);
@@ -154,5 +144,6 @@ static lw_status spell_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
 
 lw_status lw__pass_spell(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
                          bool *out_changed) {
-  return lw__rewrite(graph, options, diag, spell_node, NULL, out_changed);
+  return lw__rewrite_with_rules(graph, options, diag, spell_node, spell_rules,
+                                LW_ARRAY_COUNT(spell_rules), out_changed);
 }
