@@ -1,8 +1,8 @@
 /* onnx_oracle.c: imports an ONNX model and runs it in the graph interpreter; for tools/onnx_suite.
  *   onnx_oracle MODEL OUT [--dim NAME=N].. [--shape NAME=2,3].. INPUT..
  * INPUT: files with the raw elements of the inputs, in order. OUT gets, for each output, a line
- * "TYPE RANK DIM.. COUNT", then COUNT values (f64, or i64 for integers and bools) and COUNT error bounds (f64).
- * The exit status is that of lw_status; messages go to stderr. */
+ * "TYPE RANK DIM.. COUNT", then COUNT values (f64, or i64 for integers and bools) and COUNT error
+ * bounds (f64). The exit status is that of lw_status; messages go to stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,8 @@ static lw_status oracle_run(const lw_graph *graph, const oracle_args *a, lw_diag
     LW_TRY(lw__file_map(a->inputs[i], diag, &map));
     size_t need = (size_t)lw__shape_numel(&v->shape) * lw_dtype_size_bytes(v->dtype);
     if (map.bytes != need) {
-      return lw__fail(diag, LW_STATUS_USAGE, "", "input %u has %zu bytes, needs %zu", i, map.bytes, need);
+      return lw__fail(diag, LW_STATUS_USAGE, "", "input %u has %zu bytes, needs %zu", i, map.bytes,
+                      need);
     }
     void *copy;
     LW_TRY(lw__arena_dup(&arena, map.data, map.bytes, &copy));

@@ -3,7 +3,7 @@
 
 #include "compiler/onnx/import_internal.h"
 
-/* ---- asking --------------------------------------------------------------------------------------------------*/
+/* ---- asking ---------------------------------------------------------------------------------*/
 
 lw_shape lw__b_shape(const lw_call *c, lw_value_id x) {
   if (x == LW_NONE) return (lw_shape){0};
@@ -21,15 +21,15 @@ lw_dtype lw__b_dtype(const lw_call *c, lw_value_id x) {
 }
 
 /* The result of a builder, or LW_NONE with the call's status set. */
-#define B_TRY(call_, expr)              \
-  do {                                  \
-    lw_value_id b_out_ = LW_NONE;       \
-    lw_value_id *out = &b_out_;         \
-    if (!lw__call_ok(call_)) return LW_NONE; \
+#define B_TRY(call_, expr)                                   \
+  do {                                                       \
+    lw_value_id b_out_ = LW_NONE;                            \
+    lw_value_id *out = &b_out_;                              \
+    if (!lw__call_ok(call_)) return LW_NONE;                 \
     return lw__call_graph(call_, (expr)) ? b_out_ : LW_NONE; \
   } while (0)
 
-/* ---- sources -------------------------------------------------------------------------------------------------*/
+/* ---- sources --------------------------------------------------------------------------------*/
 
 lw_value_id lw__b_scalar(lw_call *c, lw_dtype dtype, double value) {
   B_TRY(c, lw__graph_scalar(c->graph, dtype, value, out));
@@ -44,7 +44,7 @@ lw_value_id lw__b_iota(lw_call *c, lw_dtype dtype, const lw_shape *shape, uint32
   B_TRY(c, lw__graph_iota(c->graph, dtype, shape, axis, out));
 }
 
-/* ---- maps ----------------------------------------------------------------------------------------------------*/
+/* ---- maps -----------------------------------------------------------------------------------*/
 
 static lw_value_id build_map(lw_call *c, lw_fn fn, const lw_value_id *in) {
   lw_shape shape = lw__b_shape(c, in[0]);
@@ -91,7 +91,7 @@ lw_value_id lw__b_equal(lw_call *c, lw_value_id x, lw_value_id y) {
   return lw__b_map1(c, LW_FN_NOT, lw__b_map2(c, LW_FN_XOR, x, y));
 }
 
-/* ---- movements -----------------------------------------------------------------------------------------------*/
+/* ---- movements ------------------------------------------------------------------------------*/
 
 lw_value_id lw__b_reshape(lw_call *c, lw_value_id x, const lw_shape *shape) {
   if (x == LW_NONE) return LW_NONE;
@@ -121,7 +121,8 @@ lw_value_id lw__b_unsqueeze(lw_call *c, lw_value_id x, uint32_t axis) {
     lw__call_unsupported(c, "more than %d dimensions", LW_MAX_RANK);
     return LW_NONE;
   }
-  for (uint32_t d = 0; d < to.rank; d++) to.dim[d] = d < axis ? from.dim[d] : d == axis ? 1 : from.dim[d - 1];
+  for (uint32_t d = 0; d < to.rank; d++)
+    to.dim[d] = d < axis ? from.dim[d] : d == axis ? 1 : from.dim[d - 1];
   return lw__b_reshape(c, x, &to);
 }
 
@@ -152,7 +153,8 @@ lw_value_id lw__b_merge(lw_call *c, lw_value_id x, uint32_t first, uint32_t last
 lw_value_id lw__b_along(lw_call *c, lw_value_id x, uint32_t axis, uint32_t rank) {
   lw_shape from = lw__b_shape(c, x), to = {.rank = rank};
   for (uint32_t d = 0; d < rank && d < LW_MAX_RANK; d++) to.dim[d] = 1;
-  if (from.rank > 1) lw__call_invalid(c, "a vector is wanted, not a tensor of %u dimensions", from.rank);
+  if (from.rank > 1)
+    lw__call_invalid(c, "a vector is wanted, not a tensor of %u dimensions", from.rank);
   if (axis < LW_MAX_RANK && from.rank == 1) to.dim[axis] = from.dim[0];
   return lw__b_reshape(c, x, &to);
 }
@@ -169,7 +171,8 @@ lw_value_id lw__b_slice(lw_call *c, lw_value_id x, uint32_t axis, int64_t start,
   B_TRY(c, lw__graph_slice(c->graph, x, starts, steps, shape.dim, out));
 }
 
-lw_value_id lw__b_pad(lw_call *c, lw_value_id x, const int64_t *lo, const int64_t *hi, lw_scalar value) {
+lw_value_id lw__b_pad(lw_call *c, lw_value_id x, const int64_t *lo, const int64_t *hi,
+                      lw_scalar value) {
   if (x == LW_NONE) return LW_NONE;
   B_TRY(c, lw__graph_pad(c->graph, x, lo, hi, value, out));
 }
@@ -228,12 +231,14 @@ static lw_value_id build_take_gather(lw_call *c, lw_value_id x, uint32_t axis, c
   return lw__b_gather(c, x, &table, 1, select, &shape);
 }
 
-lw_value_id lw__b_take(lw_call *c, lw_value_id x, uint32_t axis, const int64_t *index, int64_t count) {
+lw_value_id lw__b_take(lw_call *c, lw_value_id x, uint32_t axis, const int64_t *index,
+                       int64_t count) {
   enum { RUNS_MAX = 6 };
   if (x == LW_NONE || !lw__call_ok(c)) return LW_NONE;
   if (count == 0) return lw__b_slice(c, x, axis, 0, 1, 0);
   lw_extent extent = lw__b_dim(c, x, axis);
-  int64_t times = lw__extent_is_number(extent) && extent > 0 && count % extent == 0 ? count / extent : 0;
+  int64_t times =
+      lw__extent_is_number(extent) && extent > 0 && count % extent == 0 ? count / extent : 0;
   bool repeat = times > 1;
   for (int64_t i = 0; i < count && repeat; i++) repeat = index[i] == i / times;
   if (repeat) return build_repeat(c, x, axis, times);
@@ -251,9 +256,10 @@ lw_value_id lw__b_take(lw_call *c, lw_value_id x, uint32_t axis, const int64_t *
   return runs == 1 ? parts[0] : lw__b_concat(c, parts, runs, axis);
 }
 
-/* ---- computations --------------------------------------------------------------------------------------------*/
+/* ---- computations ---------------------------------------------------------------------------*/
 
-static lw_value_id build_keep_dims(lw_call *c, lw_value_id reduced, const lw_shape *before, uint32_t axes) {
+static lw_value_id build_keep_dims(lw_call *c, lw_value_id reduced, const lw_shape *before,
+                                   uint32_t axes) {
   lw_shape shape = *before;
   for (uint32_t d = 0; d < shape.rank; d++) {
     if (axes >> d & 1) shape.dim[d] = 1;
@@ -300,9 +306,13 @@ static lw_value_id build_batch(lw_call *c, lw_value_id x, const lw_shape *batch)
 static bool build_contraction_fits(lw_call *c, lw_value_id a, lw_value_id b) {
   lw_extent k = lw__b_dim(c, a, lw__b_rank(c, a) - 1), l = lw__b_dim(c, b, lw__b_rank(c, b) - 2);
   if (lw__call_same_extent(c, k, l)) return true;
-  if (!lw__extent_is_number(k)) (void)lw__call_static(c, k);
-  else if (!lw__extent_is_number(l)) (void)lw__call_static(c, l);
-  else lw__call_invalid(c, "products of rows of %lld and columns of %lld elements", (long long)k, (long long)l);
+  if (!lw__extent_is_number(k))
+    (void)lw__call_static(c, k);
+  else if (!lw__extent_is_number(l))
+    (void)lw__call_static(c, l);
+  else
+    lw__call_invalid(c, "products of rows of %lld and columns of %lld elements", (long long)k,
+                     (long long)l);
   return false;
 }
 

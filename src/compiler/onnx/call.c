@@ -6,7 +6,7 @@
 
 #include "compiler/onnx/import_internal.h"
 
-/* ---- failing -------------------------------------------------------------------------------------------------*/
+/* ---- failing --------------------------------------------------------------------------------*/
 
 static void LW_PRINTF(3, 0) call_fail(lw_call *c, lw_status status, const char *fmt, va_list args) {
   if (c->status != LW_OK) return;
@@ -17,7 +17,8 @@ static void LW_PRINTF(3, 0) call_fail(lw_call *c, lw_status status, const char *
     const char *reason = "";
     lw_status kept = lw__arena_strndup(&c->im->arena, lw__text_str(&text), text.len, &reason);
     if (kept == LW_OK) {
-      kept = lw__import_finding(c->im, c->proto->op_type, c->proto->domain, c->opset, c->proto->name, reason);
+      kept = lw__import_finding(c->im, c->proto->op_type, c->proto->domain, c->opset,
+                                c->proto->name, reason);
     }
     if (kept != LW_OK) c->status = kept;
   } else {
@@ -32,9 +33,13 @@ static void LW_PRINTF(3, 0) call_fail(lw_call *c, lw_status status, const char *
   call_fail((c), (status), (fmt), args); \
   va_end(args)
 
-void lw__call_invalid(lw_call *c, const char *fmt, ...) { CALL_FAIL(c, LW_STATUS_MODEL_INVALID, fmt); }
+void lw__call_invalid(lw_call *c, const char *fmt, ...) {
+  CALL_FAIL(c, LW_STATUS_MODEL_INVALID, fmt);
+}
 void lw__call_usage(lw_call *c, const char *fmt, ...) { CALL_FAIL(c, LW_STATUS_USAGE, fmt); }
-void lw__call_unsupported(lw_call *c, const char *fmt, ...) { CALL_FAIL(c, LW_STATUS_UNSUPPORTED, fmt); }
+void lw__call_unsupported(lw_call *c, const char *fmt, ...) {
+  CALL_FAIL(c, LW_STATUS_UNSUPPORTED, fmt);
+}
 
 bool lw__call_keep(lw_call *c, lw_status status) {
   if (c->status == LW_OK) c->status = status;
@@ -55,12 +60,14 @@ bool lw__call_graph(lw_call *c, lw_status status) {
   if (c->im->diag != NULL && c->im->diag->messages.count != 0) {
     text = c->im->diag->messages.data[--c->im->diag->messages.count].text;
   }
-  if (call_is_symbolic(c)) lw__call_usage(c, "%s; give symbols numbers with --dim NAME=N", text);
-  else lw__call_unsupported(c, "%s", text);
+  if (call_is_symbolic(c))
+    lw__call_usage(c, "%s; give symbols numbers with --dim NAME=N", text);
+  else
+    lw__call_unsupported(c, "%s", text);
   return false;
 }
 
-/* ---- inputs, outputs -----------------------------------------------------------------------------------------*/
+/* ---- inputs, outputs ------------------------------------------------------------------------*/
 
 bool lw__call_has(const lw_call *c, uint32_t i) { return i < c->in_count && c->in[i] != LW_NONE; }
 
@@ -77,7 +84,7 @@ void lw__call_out(lw_call *c, uint32_t i, lw_value_id value) {
   if (c->status == LW_OK && i < c->out_count) c->out[i] = value;
 }
 
-/* ---- attributes ----------------------------------------------------------------------------------------------*/
+/* ---- attributes -----------------------------------------------------------------------------*/
 
 static const lw_proto_attr *call_find_attr(const lw_proto_attr *attrs, uint32_t count, lw_str name,
                                            uint32_t *out_index) {
@@ -162,7 +169,8 @@ const int64_t *lw__call_ints(lw_call *c, const char *name, uint32_t *out_count) 
   return attr->ints.data;
 }
 
-bool lw__call_ints_of(lw_call *c, const char *name, uint32_t want, int64_t otherwise, int64_t *out) {
+bool lw__call_ints_of(lw_call *c, const char *name, uint32_t want, int64_t otherwise,
+                      int64_t *out) {
   uint32_t count;
   const int64_t *given = lw__call_ints(c, name, &count);
   if (count != 0 && count != want) {
@@ -181,15 +189,17 @@ uint32_t lw__call_choice(lw_call *c, const char *name, const char *const *names)
   return 0;
 }
 
-/* ---- known contents ------------------------------------------------------------------------------------------*/
+/* ---- known contents -------------------------------------------------------------------------*/
 
 /* Why an input's elements are not known: a symbol without a number, or data. */
 static void call_unknown(lw_call *c, uint32_t i, bool symbolic) {
   lw_str name = c->proto->inputs.data[i];
   int length = (int)lw__min_i64((int64_t)name.len, 200);
   if (!symbolic) {
-    lw__call_unsupported(c, "input %u ('%.*s') is computed from data, and shapes must be known when the model is read",
-                         i, length, name.ptr);
+    lw__call_unsupported(
+        c,
+        "input %u ('%.*s') is computed from data, and shapes must be known when the model is read",
+        i, length, name.ptr);
     return;
   }
   lw_text symbols = {0};
@@ -198,8 +208,11 @@ static void call_unknown(lw_call *c, uint32_t i, bool symbolic) {
     if (node->op != LW_EXTENT_SYMBOL) continue;
     lw__text_add(&symbols, "%s--dim %s=N", symbols.len == 0 ? "" : " ", node->symbol);
   }
-  lw__call_usage(c, "input %u ('%.*s') depends on symbolic dimensions and must be known when the model is read: "
-                 "give them numbers with %s", i, length, name.ptr, lw__text_str(&symbols));
+  lw__call_usage(
+      c,
+      "input %u ('%.*s') depends on symbolic dimensions and must be known when the model is read: "
+      "give them numbers with %s",
+      i, length, name.ptr, lw__text_str(&symbols));
   lw__text_deinit(&symbols);
 }
 
@@ -306,10 +319,11 @@ bool lw__call_shape_input(lw_call *c, uint32_t i, lw_content_elem *out, uint32_t
   return true;
 }
 
-/* ---- axes and extents ----------------------------------------------------------------------------------------*/
+/* ---- axes and extents -----------------------------------------------------------------------*/
 
 uint32_t lw__call_axis(lw_call *c, int64_t axis, uint32_t rank) {
-  if (axis >= -(int64_t)rank && axis < (int64_t)rank) return (uint32_t)(axis < 0 ? axis + rank : axis);
+  if (axis >= -(int64_t)rank && axis < (int64_t)rank)
+    return (uint32_t)(axis < 0 ? axis + rank : axis);
   lw__call_invalid(c, "axis %lld is outside a tensor of %u dimensions", (long long)axis, rank);
   return 0;
 }
@@ -322,8 +336,10 @@ uint32_t lw__call_axes(lw_call *c, int64_t input_since, uint32_t rank, bool *out
   uint32_t count = 0, mask = 0;
   const int64_t *axes = NULL;
   *out_given = false;
-  if (c->opset < input_since) axes = lw__call_ints(c, "axes", &count);
-  else if (lw__call_has(c, 1)) axes = lw__call_numbers(c, 1, &count);
+  if (c->opset < input_since)
+    axes = lw__call_ints(c, "axes", &count);
+  else if (lw__call_has(c, 1))
+    axes = lw__call_numbers(c, 1, &count);
   for (uint32_t i = 0; i < count; i++) {
     uint32_t axis = lw__call_axis(c, axes[i], rank);
     if (mask >> axis & 1) lw__call_invalid(c, "axis %u is named twice", axis);
@@ -334,7 +350,8 @@ uint32_t lw__call_axes(lw_call *c, int64_t input_since, uint32_t rank, bool *out
   return mask;
 }
 
-/* Whether the expression |id| contains symbol |symbol|; expressions are small (graph/extent.c bounds their size). */
+/* Whether the expression |id| contains symbol |symbol|; expressions are small (graph/extent.c
+ * bounds their size). */
 static bool call_extent_uses(const lw_graph *graph, uint32_t id, uint32_t symbol) {
   const lw_extent_node *node = &graph->extents.nodes.data[id];
   if (id == symbol || node->op == LW_EXTENT_SYMBOL) return id == symbol;
@@ -381,11 +398,16 @@ lw_shape lw__call_broadcast_shape(lw_call *c, const lw_shape *a, const lw_shape 
   for (uint32_t d = 0; d < out.rank && c->status == LW_OK; d++) {
     lw_extent x = d + a->rank >= out.rank ? a->dim[d + a->rank - out.rank] : 1;
     lw_extent y = d + b->rank >= out.rank ? b->dim[d + b->rank - out.rank] : 1;
-    if (x == 1 || y == 1) out.dim[d] = x == 1 ? y : x;
-    else if (lw__call_same_extent(c, x, y)) out.dim[d] = lw__extent_is_number(y) ? y : x;
-    else if (!lw__extent_is_number(x)) (void)lw__call_static(c, x);
-    else if (!lw__extent_is_number(y)) (void)lw__call_static(c, y);
-    else lw__call_invalid(c, "dimensions %lld and %lld do not broadcast", (long long)x, (long long)y);
+    if (x == 1 || y == 1)
+      out.dim[d] = x == 1 ? y : x;
+    else if (lw__call_same_extent(c, x, y))
+      out.dim[d] = lw__extent_is_number(y) ? y : x;
+    else if (!lw__extent_is_number(x))
+      (void)lw__call_static(c, x);
+    else if (!lw__extent_is_number(y))
+      (void)lw__call_static(c, y);
+    else
+      lw__call_invalid(c, "dimensions %lld and %lld do not broadcast", (long long)x, (long long)y);
   }
   return out;
 }

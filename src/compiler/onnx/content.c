@@ -1,5 +1,5 @@
-/* content.c: element-wise evaluation of small values, with symbols. Numbers follow the declared types strictly;
- * what symbols do to a function is decided by the ranges of the extents. */
+/* content.c: element-wise evaluation of small values, with symbols. Numbers follow the declared
+ * types strictly; what symbols do to a function is decided by the ranges of the extents. */
 #include "compiler/onnx/content.h"
 
 #include <math.h>
@@ -14,9 +14,10 @@ lw_content_elem lw__content_extent(lw_extent extent) {
 
 static const lw_content_elem content_unknown = {.kind = LW_CONTENT_UNKNOWN};
 
-/* ---- one element ---------------------------------------------------------------------------------------------*/
+/* ---- one element ----------------------------------------------------------------------------*/
 
-static void content_range(const lw_graph *graph, const lw_content_elem *e, int64_t *lo, int64_t *hi) {
+static void content_range(const lw_graph *graph, const lw_content_elem *e, int64_t *lo,
+                          int64_t *hi) {
   *lo = *hi = e->value.i;
   if (e->kind != LW_CONTENT_EXTENT) return;
   const lw_extent_node *node = &graph->extents.nodes.data[~e->extent];
@@ -69,7 +70,8 @@ static lw_status content_make(lw_graph *graph, lw_extent_op op, lw_extent a, lw_
   return LW_OK;
 }
 
-static lw_status content_subtract(lw_graph *graph, const lw_content_elem *in, lw_content_elem *out) {
+static lw_status content_subtract(lw_graph *graph, const lw_content_elem *in,
+                                  lw_content_elem *out) {
   bool a = in[0].kind == LW_CONTENT_EXTENT, b = in[1].kind == LW_CONTENT_EXTENT;
   if (!b) return content_affine(graph, &in[0], 1, -in[1].value.i, out);
   if (!a) return content_affine(graph, &in[1], -1, in[0].value.i, out);
@@ -84,8 +86,8 @@ static lw_status content_subtract(lw_graph *graph, const lw_content_elem *in, lw
 }
 
 /* Division of extents that are known not to be negative: truncation and floor agree there. */
-static lw_status content_divide(lw_graph *graph, bool modulus, bool is_float, const lw_content_elem *in,
-                                lw_content_elem *out) {
+static lw_status content_divide(lw_graph *graph, bool modulus, bool is_float,
+                                const lw_content_elem *in, lw_content_elem *out) {
   int64_t lo[2], hi[2];
   for (int k = 0; k < 2; k++) content_range(graph, &in[k], &lo[k], &hi[k]);
   if (lo[0] < 0 || lo[1] < 1) return LW_OK;
@@ -105,8 +107,10 @@ static lw_status content_extremum(lw_graph *graph, bool max, const lw_content_el
                                   lw_content_elem *out) {
   int64_t lo[2], hi[2];
   for (int k = 0; k < 2; k++) content_range(graph, &in[k], &lo[k], &hi[k]);
-  if (lo[0] >= hi[1]) *out = in[max ? 0 : 1];
-  else if (lo[1] >= hi[0]) *out = in[max ? 1 : 0];
+  if (lo[0] >= hi[1])
+    *out = in[max ? 0 : 1];
+  else if (lo[1] >= hi[0])
+    *out = in[max ? 1 : 0];
   else if (lo[0] >= 0 && lo[1] >= 0) {
     lw_extent a = in[0].kind == LW_CONTENT_EXTENT ? in[0].extent : in[0].value.i;
     lw_extent b = in[1].kind == LW_CONTENT_EXTENT ? in[1].extent : in[1].value.i;
@@ -116,8 +120,8 @@ static lw_status content_extremum(lw_graph *graph, bool max, const lw_content_el
 }
 
 /* Operands are whole numbers here, in .i even for float types. */
-static lw_status content_symbolic(lw_graph *graph, lw_fn fn, bool is_float, const lw_content_elem *in,
-                                  lw_content_elem *out) {
+static lw_status content_symbolic(lw_graph *graph, lw_fn fn, bool is_float,
+                                  const lw_content_elem *in, lw_content_elem *out) {
   bool both = in[0].kind == LW_CONTENT_EXTENT && in[1].kind == LW_CONTENT_EXTENT;
   const lw_content_elem *sym = in[0].kind == LW_CONTENT_EXTENT ? &in[0] : &in[1];
   const lw_content_elem *num = sym == in ? &in[1] : &in[0];
@@ -148,7 +152,8 @@ static lw_status content_symbolic(lw_graph *graph, lw_fn fn, bool is_float, cons
   }
 }
 
-static void content_numbers(lw_fn fn, lw_dtype dtype, const lw_content_elem *in, lw_content_elem *out) {
+static void content_numbers(lw_fn fn, lw_dtype dtype, const lw_content_elem *in,
+                            lw_content_elem *out) {
   const lw_fn_info *info = &lw__fn_info[fn];
   out->kind = LW_CONTENT_NUMBER;
   if (!lw__dtype_is_float(dtype)) {
@@ -218,7 +223,7 @@ static lw_content_elem content_cast(const lw_graph *graph, const lw_content_elem
   return *in;
 }
 
-/* ---- whole values --------------------------------------------------------------------------------------------*/
+/* ---- whole values ---------------------------------------------------------------------------*/
 
 bool lw__contents_has(const lw_contents *contents, lw_value_id value) {
   if (value < contents->of_value.count && contents->of_value.data[value] != NULL) return true;
@@ -253,10 +258,11 @@ static lw_status contents_room(lw_contents *contents, uint32_t values) {
   return LW_OK;
 }
 
-lw_status lw__contents_define(lw_contents *contents, lw_value_id value, const lw_content_elem *elems,
-                              uint32_t count) {
+lw_status lw__contents_define(lw_contents *contents, lw_value_id value,
+                              const lw_content_elem *elems, uint32_t count) {
   LW_TRY(contents_room(contents, value + 1));
-  return lw__arena_dup(contents->arena, elems, count * sizeof *elems, &contents->of_value.data[value]);
+  return lw__arena_dup(contents->arena, elems, count * sizeof *elems,
+                       &contents->of_value.data[value]);
 }
 
 typedef struct lw_content_job {
@@ -295,16 +301,20 @@ static lw_status content_map(const lw_content_job *job, int64_t r) {
 }
 
 /* Coordinate of a gathered dim; LW_OK with |*out| -1 when it cannot be told. */
-static int64_t content_gather_index(const lw_content_job *job, uint32_t operand, int64_t r, int64_t extent) {
+static int64_t content_gather_index(const lw_content_job *job, uint32_t operand, int64_t r,
+                                    int64_t extent) {
   lw_content_elem e;
-  (void)lw__contents_get(job->contents, lw__operand(job->contents->graph, job->node, operand), r, &e);
+  (void)lw__contents_get(job->contents, lw__operand(job->contents->graph, job->node, operand), r,
+                         &e);
   if (e.kind != LW_CONTENT_NUMBER) return -1;
   int64_t i = e.value.i < 0 ? e.value.i + extent : e.value.i;
   return i >= 0 && i < extent ? i : -1;
 }
 
-/* Position in operand |*operand| that result element |r| at |index| is read from; -1: unknown; -2: padding. */
-static int64_t content_source(const lw_content_job *job, int64_t r, const int64_t *index, uint32_t *operand) {
+/* Position in operand |*operand| that result element |r| at |index| is read from; -1: unknown; -2:
+ * padding. */
+static int64_t content_source(const lw_content_job *job, int64_t r, const int64_t *index,
+                              uint32_t *operand) {
   const lw_graph *graph = job->contents->graph;
   const lw_node *node = job->node;
   const lw_shape *shape = &lw__value(graph, lw__operand(graph, node, 0))->shape;
@@ -313,7 +323,9 @@ static int64_t content_source(const lw_content_job *job, int64_t r, const int64_
   for (uint32_t d = 0; d < shape->rank; d++) {
     switch (node->op) {
       case LW_OP_EXPAND: from[d] = shape->dim[d] == 1 ? 0 : index[d]; break;
-      case LW_OP_SLICE: from[d] = node->attr.slice.start[d] + index[d] * node->attr.slice.step[d]; break;
+      case LW_OP_SLICE:
+        from[d] = node->attr.slice.start[d] + index[d] * node->attr.slice.step[d];
+        break;
       case LW_OP_PAD:
         from[d] = index[d] - node->attr.pad.lo[d];
         if (from[d] < 0 || from[d] >= shape->dim[d]) return -2;
@@ -348,8 +360,8 @@ static void content_move(const lw_content_job *job, int64_t r, const int64_t *in
   if (source == -2) {
     job->out[r] = (lw_content_elem){.kind = LW_CONTENT_NUMBER, .value = job->node->attr.pad.value};
   } else if (source >= 0) {
-    (void)lw__contents_get(job->contents, lw__operand(job->contents->graph, job->node, operand), source,
-                           &job->out[r]);
+    (void)lw__contents_get(job->contents, lw__operand(job->contents->graph, job->node, operand),
+                           source, &job->out[r]);
   } else {
     job->out[r] = content_unknown;
   }
@@ -363,8 +375,10 @@ static lw_status content_reduce(const lw_content_job *job) {
   lw_red red = job->node->attr.reduce.fn;
   for (int64_t r = 0; r < job->count; r++) {
     job->out[r] = (lw_content_elem){.kind = LW_CONTENT_NUMBER};
-    if (lw__dtype_is_float(dtype)) job->out[r].value.f = lw__red_identity_f64(red, dtype);
-    else job->out[r].value.i = lw__red_identity_i64(red, dtype);
+    if (lw__dtype_is_float(dtype))
+      job->out[r].value.f = lw__red_identity_f64(red, dtype);
+    else
+      job->out[r].value.i = lw__red_identity_i64(red, dtype);
   }
   for (int64_t i = 0, n = lw__shape_numel(&shape); i < n; i++) {
     int64_t index[LW_MAX_RANK], kept[LW_MAX_RANK];
@@ -386,15 +400,19 @@ static lw_status content_evaluate(const lw_content_job *job) {
   for (int64_t r = 0; r < job->count; r++) {
     int64_t index[LW_MAX_RANK];
     content_unravel(&job->result->shape, r, index);
-    if (job->node->op == LW_OP_IOTA) job->out[r] = lw__content_i64(index[job->node->attr.axis]);
-    else if (job->node->op == LW_OP_MAP) LW_TRY(content_map(job, r));
-    else content_move(job, r, index);
+    if (job->node->op == LW_OP_IOTA)
+      job->out[r] = lw__content_i64(index[job->node->attr.axis]);
+    else if (job->node->op == LW_OP_MAP)
+      LW_TRY(content_map(job, r));
+    else
+      content_move(job, r, index);
   }
   return LW_OK;
 }
 
 /* Whether the operands tell enough, and the work stays small. */
-static bool content_possible(const lw_contents *contents, const lw_node *node, const lw_shape *shape) {
+static bool content_possible(const lw_contents *contents, const lw_node *node,
+                             const lw_shape *shape) {
   const lw_graph *graph = contents->graph;
   int64_t count = lw__shape_numel(shape);
   if (count < 0 || count > LW_CONTENT_MAX) return false;

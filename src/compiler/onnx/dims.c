@@ -1,9 +1,10 @@
-/* dims.c: symbolic dimensions of graph inputs: expressions in the file ("2*s0"), numbers given by the caller. */
+/* dims.c: symbolic dimensions of graph inputs: expressions in the file ("2*s0"), numbers given by
+ * the caller. */
 #include <string.h>
 
 #include "compiler/onnx/import_internal.h"
 
-/* ---- numbers given by the caller -----------------------------------------------------------------------------*/
+/* ---- numbers given by the caller ------------------------------------------------------------*/
 
 static lw_import_symbol *dims_find(lw_import *im, lw_str name) {
   for (uint32_t i = 0; i < im->symbols.count; i++) {
@@ -12,7 +13,8 @@ static lw_import_symbol *dims_find(lw_import *im, lw_str name) {
   return NULL;
 }
 
-static lw_status dims_bind(lw_import *im, lw_str name, int64_t value, const char *source, bool used) {
+static lw_status dims_bind(lw_import *im, lw_str name, int64_t value, const char *source,
+                           bool used) {
   lw_import_symbol *known = dims_find(im, name);
   if (known == NULL) {
     return lw_vec_push(&im->symbols, (lw_import_symbol){name, value, source, used});
@@ -20,8 +22,8 @@ static lw_status dims_bind(lw_import *im, lw_str name, int64_t value, const char
   known->used |= used;
   if (known->value == value) return LW_OK;
   return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                  "the dimension '%.*s' cannot be both %lld (%s) and %lld (%s)", (int)name.len, name.ptr,
-                  (long long)known->value, known->source, (long long)value, source);
+                  "the dimension '%.*s' cannot be both %lld (%s) and %lld (%s)", (int)name.len,
+                  name.ptr, (long long)known->value, known->source, (long long)value, source);
 }
 
 static bool dims_is_identifier(lw_str s) {
@@ -33,7 +35,8 @@ static bool dims_is_identifier(lw_str s) {
   return s.len != 0;
 }
 
-static lw_status dims_source(lw_import *im, const char *name, const lw_shape *shape, const char **out) {
+static lw_status dims_source(lw_import *im, const char *name, const lw_shape *shape,
+                             const char **out) {
   lw_text text = {0};
   lw__text_add(&text, "--shape %s=", name);
   lw__shape_print(im->graph, shape, &text);
@@ -56,7 +59,8 @@ static const lw_shape *dims_option_shape(const lw_import *im, lw_str input, uint
 static lw_status dims_check_shape_option(lw_import *im, const lw_proto_value_info *info,
                                          const lw_shape *shape, const char *source) {
   if (!lw__shape_is_static(shape)) {
-    return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: every dimension must be a number", source);
+    return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: every dimension must be a number",
+                    source);
   }
   if (info->has_shape && info->dims.count != shape->rank) {
     return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: the model says %u dimensions", source,
@@ -65,8 +69,8 @@ static lw_status dims_check_shape_option(lw_import *im, const lw_proto_value_inf
   for (uint32_t d = 0; d < info->dims.count; d++) {
     const lw_proto_dim *dim = &info->dims.data[d];
     if (dim->has_value && dim->value >= 0 && dim->value != shape->dim[d]) {
-      return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: in the model dimension %u is %lld", source, d,
-                      (long long)dim->value);
+      return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: in the model dimension %u is %lld",
+                      source, d, (long long)dim->value);
     }
     if (!dim->has_value && dims_is_identifier(dim->param)) {
       LW_TRY(dims_bind(im, dim->param, shape->dim[d], source, true));
@@ -88,7 +92,8 @@ lw_status lw__import_bind_options(lw_import *im) {
     LW_TRY(lw__arena_printf(&im->arena, &source, "--dim %s=%lld", im->options->dim_names[i],
                             (long long)im->options->dim_values[i]));
     if (im->options->dim_values[i] < 0) {
-      return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: a dimension cannot be negative", source);
+      return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: a dimension cannot be negative",
+                      source);
     }
     LW_TRY(dims_bind(im, name, im->options->dim_values[i], source, false));
   }
@@ -108,8 +113,8 @@ lw_status lw__import_check_options(lw_import *im) {
   for (uint32_t i = 0; i < im->symbols.count; i++) {
     const lw_import_symbol *symbol = &im->symbols.data[i];
     if (symbol->used) continue;
-    return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s: the model has no dimension of that name",
-                    symbol->source);
+    return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
+                    "%s: the model has no dimension of that name", symbol->source);
   }
   for (uint32_t k = 0; im->options != NULL && k < im->options->shape_count; k++) {
     bool found = false;
@@ -118,15 +123,16 @@ lw_status lw__import_check_options(lw_import *im) {
       found |= lw__str_is(name, im->options->shape_names[k]) && !dims_is_initializer(im, name);
     }
     if (found) continue;
-    return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "--shape %s: the model has no input of that name",
-                    im->options->shape_names[k]);
+    return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
+                    "--shape %s: the model has no input of that name", im->options->shape_names[k]);
   }
   return LW_OK;
 }
 
-/* ---- expressions ---------------------------------------------------------------------------------------------
- * sum := product (('+' | '-') product)*        product := atom (('*' | '//' | '/' | '%') atom)*
- * atom := number | symbol | '(' sum ')' | ('Max' | 'Min') '(' sum ',' sum ')' | '-' atom */
+/* ---- expressions ----------------------------------------------------------------------------*/
+/* sum
+ * := product (('+' | '-') product)*        product := atom (('*' | '//' | '/' | '%') atom)* atom :=
+ * number | symbol | '(' sum ')' | ('Max' | 'Min') '(' sum ',' sum ')' | '-' atom */
 
 typedef struct lw_dim_parser {
   lw_import *im;
@@ -146,7 +152,8 @@ static bool dims_take(lw_dim_parser *p, const char *token) {
   return true;
 }
 
-static lw_content_elem dims_apply(lw_dim_parser *p, lw_fn fn, lw_content_elem a, lw_content_elem b) {
+static lw_content_elem dims_apply(lw_dim_parser *p, lw_fn fn, lw_content_elem a,
+                                  lw_content_elem b) {
   lw_content_elem in[3] = {a, b}, out = lw__content_i64(0);
   if (p->status == LW_OK && !p->bad) {
     p->status = lw__content_apply(p->im->graph, fn, LW_DTYPE_I64, in, &out);
@@ -198,7 +205,8 @@ static lw_content_elem dims_atom(lw_dim_parser *p) {
     x = dims_number(p);
   } else {
     const char *begin = p->at;
-    while (p->at < p->end && dims_is_identifier(lw__str(begin, (size_t)(p->at - begin) + 1))) p->at++;
+    while (p->at < p->end && dims_is_identifier(lw__str(begin, (size_t)(p->at - begin) + 1)))
+      p->at++;
     p->bad |= p->at == begin;
     if (!p->bad) x = dims_symbol(p, lw__str(begin, (size_t)(p->at - begin)));
   }
@@ -209,10 +217,14 @@ static lw_content_elem dims_atom(lw_dim_parser *p) {
 static lw_content_elem dims_product(lw_dim_parser *p) {
   lw_content_elem x = dims_atom(p);
   while (!p->bad && p->status == LW_OK) {
-    if (dims_take(p, "*")) x = dims_apply(p, LW_FN_MUL, x, dims_atom(p));
-    else if (dims_take(p, "//") || dims_take(p, "/")) x = dims_apply(p, LW_FN_DIV, x, dims_atom(p));
-    else if (dims_take(p, "%")) x = dims_apply(p, LW_FN_MOD, x, dims_atom(p));
-    else break;
+    if (dims_take(p, "*"))
+      x = dims_apply(p, LW_FN_MUL, x, dims_atom(p));
+    else if (dims_take(p, "//") || dims_take(p, "/"))
+      x = dims_apply(p, LW_FN_DIV, x, dims_atom(p));
+    else if (dims_take(p, "%"))
+      x = dims_apply(p, LW_FN_MOD, x, dims_atom(p));
+    else
+      break;
   }
   return x;
 }
@@ -220,9 +232,12 @@ static lw_content_elem dims_product(lw_dim_parser *p) {
 static lw_content_elem dims_sum(lw_dim_parser *p) {
   lw_content_elem x = dims_product(p);
   while (!p->bad && p->status == LW_OK) {
-    if (dims_take(p, "+")) x = dims_apply(p, LW_FN_ADD, x, dims_product(p));
-    else if (dims_take(p, "-")) x = dims_apply(p, LW_FN_SUB, x, dims_product(p));
-    else break;
+    if (dims_take(p, "+"))
+      x = dims_apply(p, LW_FN_ADD, x, dims_product(p));
+    else if (dims_take(p, "-"))
+      x = dims_apply(p, LW_FN_SUB, x, dims_product(p));
+    else
+      break;
   }
   return x;
 }
@@ -238,7 +253,7 @@ static lw_status dims_expression(lw_import *im, lw_str text, lw_extent *out) {
   return p.status;
 }
 
-/* ---- shapes of inputs ----------------------------------------------------------------------------------------*/
+/* ---- shapes of inputs -----------------------------------------------------------------------*/
 
 static bool dims_is_anonymous(const lw_proto_dim *dim) {
   if (dim->has_value) return dim->value < 0;
@@ -256,8 +271,9 @@ static lw_status dims_input_dim(lw_import *im, const lw_proto_value_info *info, 
       LW_TRY(dims_expression(im, dim->param, &said));
       if (lw__extent_is_number(said) && said != *out) {
         return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                        "--shape %.*s: dimension %u is %lld, but '%.*s' is %lld", (int)info->name.len,
-                        info->name.ptr, d, (long long)*out, (int)dim->param.len, dim->param.ptr, (long long)said);
+                        "--shape %.*s: dimension %u is %lld, but '%.*s' is %lld",
+                        (int)info->name.len, info->name.ptr, d, (long long)*out,
+                        (int)dim->param.len, dim->param.ptr, (long long)said);
       }
     }
     return LW_OK;
@@ -282,13 +298,15 @@ lw_status lw__import_input_shape(lw_import *im, const lw_proto_value_info *info,
       return LW_OK;
     }
     return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                    "the input '%.*s' has no shape in the model: give it one with --shape", (int)info->name.len,
-                    info->name.ptr);
+                    "the input '%.*s' has no shape in the model: give it one with --shape",
+                    (int)info->name.len, info->name.ptr);
   }
   if (out->rank > LW_MAX_RANK) {
-    return lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->file, "the input '%.*s' has %u dimensions (the most are %d)",
-                    (int)info->name.len, info->name.ptr, out->rank, LW_MAX_RANK);
+    return lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->file,
+                    "the input '%.*s' has %u dimensions (the most are %d)", (int)info->name.len,
+                    info->name.ptr, out->rank, LW_MAX_RANK);
   }
-  for (uint32_t d = 0; d < out->rank; d++) LW_TRY(dims_input_dim(im, info, d, option, &out->dim[d]));
+  for (uint32_t d = 0; d < out->rank; d++)
+    LW_TRY(dims_input_dim(im, info, d, option, &out->dim[d]));
   return LW_OK;
 }

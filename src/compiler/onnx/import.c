@@ -1,18 +1,20 @@
-/* import.c: the way from a file to a graph: names, nodes in order, branches and functions put in place, results. */
+/* import.c: the way from a file to a graph: names, nodes in order, branches and functions put in
+ * place, results. */
 #include "compiler/onnx/import.h"
 
 #include <string.h>
 
 #include "compiler/onnx/import_internal.h"
 
-const lw_import_limits lw__import_default_limits = {.nodes = 4000000, .table_elements = INT64_C(1) << 26};
+const lw_import_limits lw__import_default_limits = {.nodes = 4000000,
+                                                    .table_elements = INT64_C(1) << 26};
 
 /* Newest version of the default operator set whose operators were looked at. */
 #define IMPORT_OPSET_KNOWN 27
 
 static int import_len(lw_str s) { return (int)(s.len > 200 ? 200 : s.len); }
 
-/* ---- names ---------------------------------------------------------------------------------------------------*/
+/* ---- names ----------------------------------------------------------------------------------*/
 
 static lw_binding *import_lookup(lw_import *im, lw_str name) {
   for (const lw_scope *scope = im->scope; scope != NULL; scope = scope->outer) {
@@ -53,7 +55,7 @@ static lw_status import_name_value(lw_import *im, lw_value_id id, lw_str name) {
   return value->name != NULL ? LW_OK : import_graph_name(im, name, &value->name);
 }
 
-/* ---- findings ------------------------------------------------------------------------------------------------*/
+/* ---- findings -------------------------------------------------------------------------------*/
 
 lw_status lw__import_finding(lw_import *im, lw_str name, lw_str domain, int64_t opset, lw_str node,
                              const char *reason) {
@@ -74,20 +76,21 @@ static lw_status import_report(lw_import *im) {
   for (uint32_t i = 0; i < im->findings.count && i < LINES; i++) {
     const lw_import_finding *f = &im->findings.data[i];
     lw_str domain = f->domain.len == 0 ? lw__str_of("ai.onnx") : f->domain;
-    lw__text_add(&text, "\n  %.*s (%.*s opset %lld)", import_len(f->name), f->name.ptr, import_len(domain),
-                 domain.ptr, (long long)f->opset);
+    lw__text_add(&text, "\n  %.*s (%.*s opset %lld)", import_len(f->name), f->name.ptr,
+                 import_len(domain), domain.ptr, (long long)f->opset);
     if (f->node.len != 0) lw__text_add(&text, ", node '%.*s'", import_len(f->node), f->node.ptr);
     if (f->count > 1) lw__text_add(&text, " and %u more", f->count - 1);
     lw__text_add(&text, ": %s", f->reason);
   }
-  if (im->findings.count > LINES) lw__text_add(&text, "\n  and %u more", im->findings.count - LINES);
+  if (im->findings.count > LINES)
+    lw__text_add(&text, "\n  and %u more", im->findings.count - LINES);
   lw_status status = lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->file, "%s", lw__text_str(&text));
   if (text.status != LW_OK) status = text.status;
   lw__text_deinit(&text);
   return status;
 }
 
-/* ---- constants -----------------------------------------------------------------------------------------------*/
+/* ---- constants ------------------------------------------------------------------------------*/
 
 static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto, lw_str what,
                                      lw_binding *out) {
@@ -96,8 +99,8 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
   out->kind = LW_BINDING_POISON;
   const char *node_where = im->graph->where;
   const char *where;
-  LW_TRY(lw__arena_printf(&im->arena, &where, "%s: tensor '%.*s'", im->file, import_len(proto->name),
-                          proto->name.ptr));
+  LW_TRY(lw__arena_printf(&im->arena, &where, "%s: tensor '%.*s'", im->file,
+                          import_len(proto->name), proto->name.ptr));
   lw_status status = lw__tensor_load(&im->files, proto, where, &reason, &tensor);
   if (status == LW_STATUS_UNSUPPORTED) {
     return lw__import_finding(im, what, (lw_str){0}, 0, proto->name, reason);
@@ -114,7 +117,8 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
 lw_value_id lw__call_tensor(lw_call *c, const lw_proto_tensor *tensor) {
   lw_binding binding = {.value = LW_NONE};
   if (!lw__call_ok(c)) return LW_NONE;
-  if (!lw__call_keep(c, import_tensor_value(c->im, tensor, c->proto->op_type, &binding))) return LW_NONE;
+  if (!lw__call_keep(c, import_tensor_value(c->im, tensor, c->proto->op_type, &binding)))
+    return LW_NONE;
   if (binding.kind == LW_BINDING_VALUE) return binding.value;
   (void)lw__call_keep(c, LW_STATUS_UNSUPPORTED);
   return LW_NONE;
@@ -126,9 +130,11 @@ static lw_status import_force(lw_import *im, lw_binding *binding) {
   return import_tensor_value(im, binding->tensor, lw__str_of("(initializer)"), binding);
 }
 
-/* ---- one node ------------------------------------------------------------------------------------------------*/
+/* ---- one node -------------------------------------------------------------------------------*/
 
-static bool import_is_default(lw_str domain) { return domain.len == 0 || lw__str_is(domain, "ai.onnx"); }
+static bool import_is_default(lw_str domain) {
+  return domain.len == 0 || lw__str_is(domain, "ai.onnx");
+}
 
 static int64_t import_find_opset(const lw_proto_opsets *opsets, lw_str domain) {
   for (uint32_t i = 0; i < opsets->count; i++) {
@@ -158,7 +164,8 @@ static bool import_defines_later(const lw_import *im, lw_str name, const lw_prot
 }
 
 typedef struct lw_import_node {
-  const lw_proto_node *proto, *end; /* |end|: of the node list, to tell cycles from names that are missing */
+  const lw_proto_node *proto,
+      *end; /* |end|: of the node list, to tell cycles from names that are missing */
   lw_value_id *in;
   uint32_t in_count;
   bool poisoned;
@@ -173,9 +180,10 @@ static lw_status import_inputs(lw_import *im, lw_import_node *node) {
     lw_binding *binding = import_lookup(im, names->data[i]);
     if (binding == NULL) {
       bool later = import_defines_later(im, names->data[i], node->proto, node->end);
-      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "its input '%.*s' is %s",
-                      import_len(names->data[i]), names->data[i].ptr,
-                      later ? "computed only later: the nodes are out of order, or in a cycle" : "not defined");
+      return lw__fail(
+          im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "its input '%.*s' is %s",
+          import_len(names->data[i]), names->data[i].ptr,
+          later ? "computed only later: the nodes are out of order, or in a cycle" : "not defined");
     }
     uint32_t index = (uint32_t)(binding - im->bindings.data);
     lw_binding forced = *binding;
@@ -214,7 +222,8 @@ static lw_status import_name_nodes(lw_import *im, const lw_proto_node *proto, ui
   return LW_OK;
 }
 
-/* A small result whose elements are all numbers becomes a constant: nothing of its computation stays. */
+/* A small result whose elements are all numbers becomes a constant: nothing of its computation
+ * stays. */
 static lw_status import_settle(lw_import *im, lw_value_id *value) {
   lw_shape shape = lw__value(im->graph, *value)->shape;
   lw_dtype dtype = lw__value(im->graph, *value)->dtype;
@@ -224,9 +233,12 @@ static lw_status import_settle(lw_import *im, lw_value_id *value) {
   _Alignas(16) uint8_t bytes[LW_CONTENT_MAX * 8];
   for (int64_t i = 0; i < count; i++) {
     lw_content_elem e;
-    if (!lw__contents_get(&im->contents, *value, i, &e) || e.kind != LW_CONTENT_NUMBER) return LW_OK;
-    if (lw__dtype_is_float(dtype)) lw__elem_set_f64(dtype, bytes, i, e.value.f);
-    else lw__elem_set_i64(dtype, bytes, i, e.value.i);
+    if (!lw__contents_get(&im->contents, *value, i, &e) || e.kind != LW_CONTENT_NUMBER)
+      return LW_OK;
+    if (lw__dtype_is_float(dtype))
+      lw__elem_set_f64(dtype, bytes, i, e.value.f);
+    else
+      lw__elem_set_i64(dtype, bytes, i, e.value.i);
   }
   if (!lw__contents_has(&im->contents, *value)) return LW_OK;
   return lw__graph_const_copy(im->graph, dtype, &shape, bytes, value);
@@ -235,7 +247,8 @@ static lw_status import_settle(lw_import *im, lw_value_id *value) {
 static lw_status import_check_result(lw_import *im, lw_value_id value) {
   const lw_shape *shape = &lw__value(im->graph, value)->shape;
   if (lw__shape_is_static(shape) && lw__shape_numel(shape) < 0) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "the result has too many elements");
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                    "the result has too many elements");
   }
   return LW_OK;
 }
@@ -245,7 +258,8 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
     lw_str name = c->proto->outputs.data[i];
     if (name.len == 0) continue;
     if (i >= c->out_count || c->out[i] == LW_NONE) {
-      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "the operator has no output %u", i);
+      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                      "the operator has no output %u", i);
     }
     LW_TRY(import_check_result(im, c->out[i]));
     LW_TRY(import_settle(im, &c->out[i]));
@@ -267,8 +281,10 @@ static void import_check_counts(lw_call *c) {
   const lw_operator *op = c->op;
   uint32_t given = c->proto->inputs.count;
   for (uint32_t i = 0; i < op->min_in && c->status == LW_OK; i++) {
-    if (i >= given) lw__call_invalid(c, "it has %u inputs and needs %u", given, op->min_in);
-    else if (i >= c->in_count || c->in[i] == LW_NONE) lw__call_invalid(c, "its input %u is missing", i);
+    if (i >= given)
+      lw__call_invalid(c, "it has %u inputs and needs %u", given, op->min_in);
+    else if (i >= c->in_count || c->in[i] == LW_NONE)
+      lw__call_invalid(c, "its input %u is missing", i);
   }
   if (given > op->max_in) lw__call_invalid(c, "it has %u inputs, more than %u", given, op->max_in);
   if (c->proto->outputs.count > op->max_out) {
@@ -276,9 +292,16 @@ static void import_check_counts(lw_call *c) {
   }
 }
 
-static lw_status import_operator(lw_import *im, const lw_import_node *node, const lw_operator *op, int64_t opset) {
-  lw_call c = {.im = im, .graph = im->graph, .proto = node->proto, .op = op, .opset = opset,
-               .in_count = node->in_count, .in = node->in, .out_count = node->proto->outputs.count};
+static lw_status import_operator(lw_import *im, const lw_import_node *node, const lw_operator *op,
+                                 int64_t opset) {
+  lw_call c = {.im = im,
+               .graph = im->graph,
+               .proto = node->proto,
+               .op = op,
+               .opset = opset,
+               .in_count = node->in_count,
+               .in = node->in,
+               .out_count = node->proto->outputs.count};
   uint32_t first = im->graph->nodes.count;
   LW_TRY(lw__arena_alloc(&im->arena, c.out_count, sizeof *c.out, &c.out));
   for (uint32_t i = 0; i < c.out_count; i++) c.out[i] = LW_NONE;
@@ -292,7 +315,7 @@ static lw_status import_operator(lw_import *im, const lw_import_node *node, cons
   return import_name_nodes(im, node->proto, first);
 }
 
-/* ---- functions and branches ----------------------------------------------------------------------------------*/
+/* ---- functions and branches -----------------------------------------------------------------*/
 
 static lw_status import_deeper(lw_import *im) {
   if (im->depth < LW_IMPORT_DEPTH_MAX) return LW_OK;
@@ -301,12 +324,13 @@ static lw_status import_deeper(lw_import *im) {
 }
 
 /* The bindings of |names| in the current scope, copied. */
-static lw_status import_collect(lw_import *im, const lw_str *names, uint32_t count, lw_binding *out) {
+static lw_status import_collect(lw_import *im, const lw_str *names, uint32_t count,
+                                lw_binding *out) {
   for (uint32_t i = 0; i < count; i++) {
     lw_binding *binding = import_lookup(im, names[i]);
     if (binding == NULL) {
-      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "the inner output '%.*s' is not defined",
-                      import_len(names[i]), names[i].ptr);
+      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                      "the inner output '%.*s' is not defined", import_len(names[i]), names[i].ptr);
     }
     out[i] = *binding;
     LW_TRY(import_force(im, &out[i]));
@@ -319,18 +343,22 @@ static lw_status import_function_body(lw_import *im, const lw_import_node *node,
   const lw_proto_node *call = node->proto;
   for (uint32_t i = 0; i < function->inputs.count; i++) {
     bool given = i < node->in_count && node->in[i] != LW_NONE;
-    lw_binding in = {given ? LW_BINDING_VALUE : LW_BINDING_ABSENT, given ? node->in[i] : LW_NONE, NULL};
+    lw_binding in = {given ? LW_BINDING_VALUE : LW_BINDING_ABSENT, given ? node->in[i] : LW_NONE,
+                     NULL};
     LW_TRY(import_define(im, function->inputs.data[i], in));
   }
   LW_TRY(lw__import_nodes(im, function->nodes.data, function->nodes.count));
-  uint32_t count = function->outputs.count < call->outputs.count ? function->outputs.count : call->outputs.count;
+  uint32_t count =
+      function->outputs.count < call->outputs.count ? function->outputs.count : call->outputs.count;
   return import_collect(im, function->outputs.data, count, results);
 }
 
-static lw_status import_function(lw_import *im, const lw_import_node *node, const lw_proto_function *function) {
+static lw_status import_function(lw_import *im, const lw_import_node *node,
+                                 const lw_proto_function *function) {
   const lw_proto_node *call = node->proto;
   LW_TRY(import_deeper(im));
-  if (call->inputs.count > function->inputs.count || call->outputs.count > function->outputs.count) {
+  if (call->inputs.count > function->inputs.count ||
+      call->outputs.count > function->outputs.count) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
                     "more inputs or outputs than the function has");
   }
@@ -350,18 +378,22 @@ static lw_status import_function(lw_import *im, const lw_import_node *node, cons
   LW_TRY(status);
   LW_TRY(import_set_where(im, "node", call->name, call->op_type));
   for (uint32_t i = 0; i < call->outputs.count; i++) {
-    if (call->outputs.data[i].len != 0) LW_TRY(import_define(im, call->outputs.data[i], results[i]));
+    if (call->outputs.data[i].len != 0)
+      LW_TRY(import_define(im, call->outputs.data[i], results[i]));
   }
   return LW_OK;
 }
 
-static const lw_proto_function *import_find_function(const lw_import *im, const lw_proto_node *node) {
+static const lw_proto_function *import_find_function(const lw_import *im,
+                                                     const lw_proto_node *node) {
   uint32_t index = lw__map_get(&im->functions, node->op_type);
   for (; index < im->model.functions.count; index++) {
     const lw_proto_function *f = &im->model.functions.data[index];
     bool same_domain = import_is_default(node->domain) ? import_is_default(f->domain)
                                                        : lw__str_eq(f->domain, node->domain);
-    if (same_domain && lw__str_eq(f->name, node->op_type) && lw__str_eq(f->overload, node->overload)) return f;
+    if (same_domain && lw__str_eq(f->name, node->op_type) &&
+        lw__str_eq(f->overload, node->overload))
+      return f;
   }
   return NULL;
 }
@@ -374,12 +406,14 @@ static lw_status import_initializers(lw_import *im, const lw_proto_graph *graph)
     LW_TRY(import_define(im, tensor->name, (lw_binding){LW_BINDING_TENSOR, LW_NONE, tensor}));
   }
   if (graph->sparse_initializer_count != 0) {
-    LW_TRY(lw__import_finding(im, lw__str_of("(sparse initializer)"), (lw_str){0}, 0, (lw_str){0}, "sparse tensors"));
+    LW_TRY(lw__import_finding(im, lw__str_of("(sparse initializer)"), (lw_str){0}, 0, (lw_str){0},
+                              "sparse tensors"));
   }
   return LW_OK;
 }
 
-static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph, lw_binding *results) {
+static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph,
+                                    lw_binding *results) {
   LW_TRY(import_initializers(im, graph));
   LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
   for (uint32_t i = 0; i < graph->outputs.count; i++) {
@@ -388,7 +422,8 @@ static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph, 
   return LW_OK;
 }
 
-void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out, uint32_t out_count) {
+void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out,
+                     uint32_t out_count) {
   lw_import *im = c->im;
   if (!lw__call_ok(c) || !lw__call_keep(c, import_deeper(im))) return;
   if (graph->outputs.count != out_count) {
@@ -407,12 +442,13 @@ void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out, 
   if (status == LW_OK) status = import_set_where(im, "node", c->proto->name, c->proto->op_type);
   for (uint32_t i = 0; i < out_count && status == LW_OK; i++) {
     out[i] = results[i].value;
-    if (results[i].kind != LW_BINDING_VALUE) status = LW_STATUS_UNSUPPORTED; /* the reason is noted already */
+    if (results[i].kind != LW_BINDING_VALUE)
+      status = LW_STATUS_UNSUPPORTED; /* the reason is noted already */
   }
   (void)lw__call_keep(c, status);
 }
 
-/* ---- the node list -------------------------------------------------------------------------------------------*/
+/* ---- the node list --------------------------------------------------------------------------*/
 
 static lw_status import_unknown(lw_import *im, const lw_import_node *node, int64_t opset) {
   const lw_proto_node *proto = node->proto;
@@ -422,11 +458,13 @@ static lw_status import_unknown(lw_import *im, const lw_import_node *node, int64
   return import_poison_outputs(im, proto);
 }
 
-static lw_status import_old(lw_import *im, const lw_import_node *node, const lw_operator *op, int64_t opset) {
+static lw_status import_old(lw_import *im, const lw_import_node *node, const lw_operator *op,
+                            int64_t opset) {
   const char *reason;
   LW_TRY(lw__arena_printf(&im->arena, &reason, "versions before opset %lld",
                           (long long)lw__operator_first(op)));
-  LW_TRY(lw__import_finding(im, node->proto->op_type, node->proto->domain, opset, node->proto->name, reason));
+  LW_TRY(lw__import_finding(im, node->proto->op_type, node->proto->domain, opset, node->proto->name,
+                            reason));
   return import_poison_outputs(im, node->proto);
 }
 
@@ -439,10 +477,12 @@ static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw
                     "the model unfolds into more than %u operations", im->limits.nodes);
   }
   if (proto->op_type.len == 0) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "a node without an operator");
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                    "a node without an operator");
   }
   const lw_proto_function *function = import_find_function(im, proto);
-  const lw_operator *op = function != NULL ? NULL : lw__operator_find(proto->domain, proto->op_type);
+  const lw_operator *op =
+      function != NULL ? NULL : lw__operator_find(proto->domain, proto->op_type);
   int64_t opset = import_opset(im, proto->domain);
   if (opset == 0 && import_is_default(proto->domain)) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
@@ -453,7 +493,8 @@ static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw
   if (function == NULL && op == NULL) return import_unknown(im, &node, opset);
   if (function == NULL && opset < lw__operator_first(op)) return import_old(im, &node, op, opset);
   if (node.poisoned) return import_poison_outputs(im, proto);
-  return function != NULL ? import_function(im, &node, function) : import_operator(im, &node, op, opset);
+  return function != NULL ? import_function(im, &node, function)
+                          : import_operator(im, &node, op, opset);
 }
 
 lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) {
@@ -461,7 +502,7 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
   return LW_OK;
 }
 
-/* ---- the main graph ------------------------------------------------------------------------------------------*/
+/* ---- the main graph -------------------------------------------------------------------------*/
 
 static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
   LW_TRY(import_set_where(im, "input", info->name, (lw_str){0}));
@@ -475,7 +516,8 @@ static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
   if (!info->is_tensor || dtype == LW_DTYPE_NONE) {
     const char *reason = "a type that is not a tensor";
     if (info->is_tensor) {
-      LW_TRY(lw__arena_printf(&im->arena, &reason, "tensor of type %s", lw__tensor_type_name(info->elem_type)));
+      LW_TRY(lw__arena_printf(&im->arena, &reason, "tensor of type %s",
+                              lw__tensor_type_name(info->elem_type)));
     }
     LW_TRY(lw__import_finding(im, lw__str_of("(input)"), (lw_str){0}, 0, info->name, reason));
     return import_define(im, info->name, binding);
@@ -500,8 +542,9 @@ static lw_status import_output(lw_import *im, const lw_proto_value_info *info) {
   const lw_value *value = lw__value(im->graph, binding->value);
   lw_dtype declared = lw__tensor_dtype(info->elem_type);
   if (info->has_type && declared != LW_DTYPE_NONE && declared != value->dtype) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "its declared type is %s, but it is %s",
-                    lw_dtype_name(declared), lw_dtype_name(value->dtype));
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                    "its declared type is %s, but it is %s", lw_dtype_name(declared),
+                    lw_dtype_name(value->dtype));
   }
   const char *name;
   LW_TRY(import_graph_name(im, info->name, &name));
@@ -535,9 +578,10 @@ static lw_status import_check_placeholders(lw_import *im) {
       if (node->op == LW_EXTENT_SYMBOL) lw__text_add(&symbols, " --dim %s=N", node->symbol);
     }
     const lw_node *node = lw__producer(graph, im->placeholders.data[i]);
-    lw_status status = lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                                "node '%s' computes with a shape that is symbolic: give numbers with%s",
-                                node->name == NULL ? "" : node->name, lw__text_str(&symbols));
+    lw_status status =
+        lw__fail(im->diag, LW_STATUS_USAGE, im->file,
+                 "node '%s' computes with a shape that is symbolic: give numbers with%s",
+                 node->name == NULL ? "" : node->name, lw__text_str(&symbols));
     lw__text_deinit(&symbols);
     return status;
   }
@@ -549,10 +593,12 @@ static lw_status import_graph(lw_import *im) {
   LW_TRY(import_set_where(im, "graph", graph->name, (lw_str){0}));
   LW_TRY(import_initializers(im, graph));
   LW_TRY(lw__import_bind_options(im));
-  for (uint32_t i = 0; i < graph->inputs.count; i++) LW_TRY(import_input(im, &graph->inputs.data[i]));
+  for (uint32_t i = 0; i < graph->inputs.count; i++)
+    LW_TRY(import_input(im, &graph->inputs.data[i]));
   LW_TRY(lw__import_check_options(im));
   LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
-  for (uint32_t i = 0; i < graph->outputs.count; i++) LW_TRY(import_output(im, &graph->outputs.data[i]));
+  for (uint32_t i = 0; i < graph->outputs.count; i++)
+    LW_TRY(import_output(im, &graph->outputs.data[i]));
   if (im->findings.count != 0) return import_report(im);
   if (graph->outputs.count == 0) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->file, "the graph has no outputs");
@@ -571,10 +617,12 @@ lw_status lw__import_run(lw_import *im, lw_str bytes) {
   im->graph->where = im->file;
   lw_status status = lw__proto_read_model(bytes, im->file, &im->arena, im->diag, &im->model);
   if (status == LW_OK && !im->model.has_graph) {
-    status = lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->file, "not an ONNX model: it has no graph");
+    status =
+        lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->file, "not an ONNX model: it has no graph");
   }
   if (status == LW_OK && import_find_opset(&im->model.opsets, (lw_str){0}) > IMPORT_OPSET_KNOWN) {
-    lw__note(im->diag, LW_SEVERITY_WARNING, im->file, "the model uses ONNX operators of version %lld, newer than %d",
+    lw__note(im->diag, LW_SEVERITY_WARNING, im->file,
+             "the model uses ONNX operators of version %lld, newer than %d",
              (long long)import_find_opset(&im->model.opsets, (lw_str){0}), IMPORT_OPSET_KNOWN);
   }
   if (status == LW_OK) status = import_functions(im);
@@ -597,13 +645,16 @@ void lw__import_deinit(lw_import *im) {
   lw__arena_deinit(&im->arena);
 }
 
-/* ---- entries -------------------------------------------------------------------------------------------------*/
+/* ---- entries --------------------------------------------------------------------------------*/
 
 lw_status lw__onnx_import_bytes(const void *bytes, size_t count, const char *name,
                                 const lw_import_options *options, const lw_import_limits *limits,
                                 lw_diag *diag, lw_graph *out_graph) {
   LW_TRY(lw__graph_init(out_graph, diag));
-  lw_import im = {.graph = out_graph, .diag = diag, .file = name, .options = options,
+  lw_import im = {.graph = out_graph,
+                  .diag = diag,
+                  .file = name,
+                  .options = options,
                   .limits = limits == NULL ? lw__import_default_limits : *limits};
   lw_status status = lw__import_run(&im, lw__str(bytes, count));
   lw__import_deinit(&im);
@@ -617,7 +668,8 @@ lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str
   im->file = slash == NULL ? path : slash + 1;
   im->files.dir = ".";
   if (slash != NULL) {
-    LW_TRY(lw__arena_strndup(&im->arena, path, (size_t)(slash - path) + (slash == path), &im->files.dir));
+    LW_TRY(lw__arena_strndup(&im->arena, path, (size_t)(slash - path) + (slash == path),
+                             &im->files.dir));
   }
   LW_TRY(lw_vec_reserve(&im->graph->files, 1));
   LW_TRY(lw__file_map(path, diag, &map));
@@ -629,7 +681,8 @@ lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str
 lw_status lw__onnx_import(const char *path, const lw_import_options *options, lw_diag *diag,
                           lw_graph *out_graph) {
   LW_TRY(lw__graph_init(out_graph, diag));
-  lw_import im = {.graph = out_graph, .diag = diag, .options = options, .limits = lw__import_default_limits};
+  lw_import im = {
+      .graph = out_graph, .diag = diag, .options = options, .limits = lw__import_default_limits};
   lw_str bytes = {0};
   lw_status status = lw__import_open(&im, path, diag, &bytes);
   if (status == LW_OK) status = lw__import_run(&im, bytes);

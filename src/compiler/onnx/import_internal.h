@@ -11,9 +11,9 @@
 
 typedef enum lw_binding_kind {
   LW_BINDING_VALUE,
-  LW_BINDING_TENSOR,  /* an initializer that nothing has asked for yet */
-  LW_BINDING_ABSENT,  /* an optional input of a function that its call leaves out */
-  LW_BINDING_POISON   /* result of something unsupported: what depends on it is skipped */
+  LW_BINDING_TENSOR, /* an initializer that nothing has asked for yet */
+  LW_BINDING_ABSENT, /* an optional input of a function that its call leaves out */
+  LW_BINDING_POISON  /* result of something unsupported: what depends on it is skipped */
 } lw_binding_kind;
 
 /* What a name stands for. */
@@ -54,7 +54,7 @@ typedef struct lw_import_finding {
 struct lw_import {
   lw_graph *graph;
   lw_diag *diag;
-  lw_arena arena; /* lives as long as the import */
+  lw_arena arena;   /* lives as long as the import */
   const char *file; /* for messages */
   lw_proto_model model;
   const lw_import_options *options;
@@ -74,20 +74,23 @@ struct lw_import {
 };
 
 /* Adds to the list of unsupported things; equal ones are counted. */
-lw_status lw__import_finding(lw_import *im, lw_str name, lw_str domain, int64_t opset, lw_str node, const char *reason) LW_MUST_CHECK;
+lw_status lw__import_finding(lw_import *im, lw_str name, lw_str domain, int64_t opset, lw_str node,
+                             const char *reason) LW_MUST_CHECK;
 /* Maps the file and names it; the mapping belongs to |im->graph|. */
-lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str *out_bytes) LW_MUST_CHECK;
-/* Runs everything up to the finished graph; |im| must be zeroed, but for graph, diag, options, limits and
- * what lw__import_open sets. */
+lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag,
+                          lw_str *out_bytes) LW_MUST_CHECK;
+/* Runs everything up to the finished graph; |im| must be zeroed, but for graph, diag, options,
+ * limits and what lw__import_open sets. */
 lw_status lw__import_run(lw_import *im, lw_str bytes) LW_MUST_CHECK;
 void lw__import_deinit(lw_import *im);
 /* Nodes of |nodes| in the current scope. */
 lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) LW_MUST_CHECK;
 
-/* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------------------------*/
+/* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------*/
 lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;
 /* Shape of a graph input by the file, with options applied. */
-lw_status lw__import_input_shape(lw_import *im, const lw_proto_value_info *info, lw_shape *out) LW_MUST_CHECK;
+lw_status lw__import_input_shape(lw_import *im, const lw_proto_value_info *info,
+                                 lw_shape *out) LW_MUST_CHECK;
 /* Refuses options that named nothing in the model. */
 lw_status lw__import_check_options(lw_import *im) LW_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* op.h: operator functions, one per family, and the few helpers that families share. Each function is named by a row of
- * operators.def; what it does is ONNX's specification of these rows. */
+/* op.h: operator functions, one per family, and the few helpers that families share. Each function
+ * is named by a row of operators.def; what it does is ONNX's specification of these rows. */
 #ifndef LW_COMPILER_ONNX_OP_H
 #define LW_COMPILER_ONNX_OP_H
 
@@ -7,25 +7,50 @@
 
 /* |arg| of rows. */
 typedef enum lw_reduce {
-  LW_REDUCE_SUM, LW_REDUCE_MEAN, LW_REDUCE_MAX, LW_REDUCE_MIN, LW_REDUCE_PROD, LW_REDUCE_L1, LW_REDUCE_L2,
-  LW_REDUCE_LOG_SUM, LW_REDUCE_LOG_SUM_EXP, LW_REDUCE_SUM_SQUARE
+  LW_REDUCE_SUM,
+  LW_REDUCE_MEAN,
+  LW_REDUCE_MAX,
+  LW_REDUCE_MIN,
+  LW_REDUCE_PROD,
+  LW_REDUCE_L1,
+  LW_REDUCE_L2,
+  LW_REDUCE_LOG_SUM,
+  LW_REDUCE_LOG_SUM_EXP,
+  LW_REDUCE_SUM_SQUARE
 } lw_reduce;
 typedef enum lw_global_pool { LW_GLOBAL_AVERAGE, LW_GLOBAL_MAX, LW_GLOBAL_LP } lw_global_pool;
 typedef enum lw_rnn_kind { LW_RNN_RNN, LW_RNN_GRU, LW_RNN_LSTM } lw_rnn_kind;
 
 /* Every function that a row names (some are named by several). */
-#define LW_OPERATOR(name, domain, since, min_in, max_in, max_out, function, arg) void function(lw_call *c);
+#define LW_OPERATOR(name, domain, since, min_in, max_in, max_out, function, arg) \
+  void function(lw_call *c);
 #include "compiler/onnx/operators.def"
 
 /* Activation functions, as operators and inside recurrent layers. */
 typedef enum lw_activation {
-  LW_ACT_RELU, LW_ACT_TANH, LW_ACT_SIGMOID, LW_ACT_AFFINE, LW_ACT_LEAKY_RELU, LW_ACT_THRESHOLDED_RELU,
-  LW_ACT_SCALED_TANH, LW_ACT_HARD_SIGMOID, LW_ACT_HARD_SWISH, LW_ACT_ELU, LW_ACT_SELU, LW_ACT_CELU, LW_ACT_SOFTSIGN,
-  LW_ACT_SOFTPLUS, LW_ACT_MISH, LW_ACT_SWISH, LW_ACT_SHRINK
+  LW_ACT_RELU,
+  LW_ACT_TANH,
+  LW_ACT_SIGMOID,
+  LW_ACT_AFFINE,
+  LW_ACT_LEAKY_RELU,
+  LW_ACT_THRESHOLDED_RELU,
+  LW_ACT_SCALED_TANH,
+  LW_ACT_HARD_SIGMOID,
+  LW_ACT_HARD_SWISH,
+  LW_ACT_ELU,
+  LW_ACT_SELU,
+  LW_ACT_CELU,
+  LW_ACT_SOFTSIGN,
+  LW_ACT_SOFTPLUS,
+  LW_ACT_MISH,
+  LW_ACT_SWISH,
+  LW_ACT_SHRINK
 } lw_activation;
-lw_value_id lw__op_apply_activation(lw_call *c, lw_activation kind, lw_value_id x, double alpha, double beta);
+lw_value_id lw__op_apply_activation(lw_call *c, lw_activation kind, lw_value_id x, double alpha,
+                                    double beta);
 
-/* Constants and placeholders for elements that may be symbolic; a vector, or a scalar when |scalar|. */
+/* Constants and placeholders for elements that may be symbolic; a vector, or a scalar when
+ * |scalar|. */
 lw_value_id lw__op_elements(lw_call *c, const lw_content_elem *elems, uint32_t count, bool scalar);
 /* Extents of a shape made of elements that must not be negative. */
 bool lw__op_shape_of_elems(lw_call *c, const lw_content_elem *elems, uint32_t rank, lw_shape *out);
@@ -39,7 +64,8 @@ typedef struct lw_windows {
 bool lw__op_windows(lw_call *c, lw_value_id x, lw_windows *w);
 
 /* x normalized to mean 0 and variance 1 over |axes|, then scaled and shifted where given. */
-lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon, lw_value_id scale, lw_value_id bias,
-                              lw_value_id *out_mean, lw_value_id *out_rstd);
+lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon,
+                              lw_value_id scale, lw_value_id bias, lw_value_id *out_mean,
+                              lw_value_id *out_rstd);
 
 #endif

@@ -10,40 +10,50 @@
 typedef enum lw_auto_pad { AUTO_NOTSET, AUTO_VALID, AUTO_SAME_UPPER, AUTO_SAME_LOWER } lw_auto_pad;
 static const char *const conv_auto_pads[] = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER", NULL};
 
-static bool conv_in_range(lw_call *c, const char *name, const int64_t *values, uint32_t count, int64_t least) {
+static bool conv_in_range(lw_call *c, const char *name, const int64_t *values, uint32_t count,
+                          int64_t least) {
   for (uint32_t i = 0; i < count && lw__call_ok(c); i++) {
-    if (values[i] < least || values[i] > WINDOW_LIMIT) lw__call_invalid(c, "%s of %lld", name, (long long)values[i]);
+    if (values[i] < least || values[i] > WINDOW_LIMIT)
+      lw__call_invalid(c, "%s of %lld", name, (long long)values[i]);
   }
   return lw__call_ok(c);
 }
 
 /* Taps of a window, first to last, in elements. */
-static int64_t conv_reach(const lw_windows *w, uint32_t s) { return (w->kernel[s] - 1) * w->dilation[s] + 1; }
+static int64_t conv_reach(const lw_windows *w, uint32_t s) {
+  return (w->kernel[s] - 1) * w->dilation[s] + 1;
+}
 
 bool lw__op_windows(lw_call *c, lw_value_id x, lw_windows *w) {
   uint32_t n = w->spatial;
   int64_t pads[6] = {0};
   lw_auto_pad mode = (lw_auto_pad)lw__call_choice(c, "auto_pad", conv_auto_pads);
-  if (!lw__call_ints_of(c, "strides", n, 1, w->stride) || !lw__call_ints_of(c, "dilations", n, 1, w->dilation) ||
+  if (!lw__call_ints_of(c, "strides", n, 1, w->stride) ||
+      !lw__call_ints_of(c, "dilations", n, 1, w->dilation) ||
       !lw__call_ints_of(c, "pads", 2 * n, 0, pads)) {
     return false;
   }
-  if (!conv_in_range(c, "a kernel", w->kernel, n, 1) || !conv_in_range(c, "a stride", w->stride, n, 1) ||
-      !conv_in_range(c, "a dilation", w->dilation, n, 1) || !conv_in_range(c, "a pad", pads, 2 * n, 0)) {
+  if (!conv_in_range(c, "a kernel", w->kernel, n, 1) ||
+      !conv_in_range(c, "a stride", w->stride, n, 1) ||
+      !conv_in_range(c, "a dilation", w->dilation, n, 1) ||
+      !conv_in_range(c, "a pad", pads, 2 * n, 0)) {
     return false;
   }
   for (uint32_t s = 0; s < n && lw__call_ok(c); s++) {
     int64_t reach;
     if (!lw__mul_i64(w->kernel[s] - 1, w->dilation[s], &reach) || reach > WINDOW_LIMIT) {
-      lw__call_invalid(c, "a window of %lld taps, %lld apart", (long long)w->kernel[s], (long long)w->dilation[s]);
+      lw__call_invalid(c, "a window of %lld taps, %lld apart", (long long)w->kernel[s],
+                       (long long)w->dilation[s]);
       return false;
     }
     w->pad_lo[s] = mode == AUTO_NOTSET ? pads[s] : 0;
     w->pad_hi[s] = mode == AUTO_NOTSET ? pads[n + s] : 0;
     if (mode != AUTO_SAME_UPPER && mode != AUTO_SAME_LOWER) continue;
     int64_t length = w->stride[s] == 1 ? 0 : lw__call_static(c, lw__b_dim(c, x, 2 + s));
-    int64_t rest = length == 0 ? 0 : (length - 1) % w->stride[s] + 1; /* of the last window's first element */
-    int64_t total = w->stride[s] == 1 ? conv_reach(w, s) - 1 : lw__max_i64(0, conv_reach(w, s) - rest);
+    int64_t rest =
+        length == 0 ? 0 : (length - 1) % w->stride[s] + 1; /* of the last window's first element */
+    int64_t total =
+        w->stride[s] == 1 ? conv_reach(w, s) - 1 : lw__max_i64(0, conv_reach(w, s) - rest);
     w->pad_lo[s] = mode == AUTO_SAME_UPPER ? total / 2 : total - total / 2;
     w->pad_hi[s] = total - w->pad_lo[s];
   }
@@ -54,8 +64,10 @@ bool lw__op_windows(lw_call *c, lw_value_id x, lw_windows *w) {
 static uint32_t conv_spatial(lw_call *c, lw_value_id x) {
   uint32_t rank = lw__b_rank(c, x);
   if (!lw__call_ok(c)) return 0;
-  if (rank < 3) lw__call_invalid(c, "its input of %u dimensions has none to slide over", rank);
-  else if (rank > 5) lw__call_unsupported(c, "%u spatial dimensions", rank - 2);
+  if (rank < 3)
+    lw__call_invalid(c, "its input of %u dimensions has none to slide over", rank);
+  else if (rank > 5)
+    lw__call_unsupported(c, "%u spatial dimensions", rank - 2);
   return lw__call_ok(c) ? rank - 2 : 0;
 }
 
@@ -66,12 +78,15 @@ static lw_value_id conv_bias(lw_call *c, lw_value_id y, lw_value_id bias) {
 
 static bool conv_kernel(lw_call *c, lw_value_id w, lw_windows *out) {
   int64_t said[3];
-  if (lw__b_rank(c, w) != out->spatial + 2) lw__call_invalid(c, "its weights have %u dimensions", lw__b_rank(c, w));
+  if (lw__b_rank(c, w) != out->spatial + 2)
+    lw__call_invalid(c, "its weights have %u dimensions", lw__b_rank(c, w));
   if (!lw__call_ok(c)) return false;
-  for (uint32_t s = 0; s < out->spatial; s++) out->kernel[s] = lw__call_static(c, lw__b_dim(c, w, 2 + s));
+  for (uint32_t s = 0; s < out->spatial; s++)
+    out->kernel[s] = lw__call_static(c, lw__b_dim(c, w, 2 + s));
   if (!lw__call_ints_of(c, "kernel_shape", out->spatial, -1, said)) return false;
   for (uint32_t s = 0; s < out->spatial; s++) {
-    if (said[s] != -1 && said[s] != out->kernel[s]) lw__call_invalid(c, "kernel_shape does not fit the weights");
+    if (said[s] != -1 && said[s] != out->kernel[s])
+      lw__call_invalid(c, "kernel_shape does not fit the weights");
   }
   return lw__call_ok(c);
 }
@@ -95,23 +110,29 @@ void lw__op_conv(lw_call *c) {
   lw_windows windows = {.spatial = conv_spatial(c, x)};
   lw_conv_attr attr = {.group = lw__call_int(c, "group", 1)};
   if (attr.group < 1) lw__call_invalid(c, "group=%lld", (long long)attr.group);
-  if (windows.spatial == 0 || !conv_kernel(c, w, &windows) || !lw__op_windows(c, x, &windows)) return;
+  if (windows.spatial == 0 || !conv_kernel(c, w, &windows) || !lw__op_windows(c, x, &windows))
+    return;
   conv_attr_of(&windows, &attr);
   lw__call_out(c, 0, conv_bias(c, conv_node(c, x, w, &attr), lw__call_in(c, 2)));
 }
 
-/* ---- transposed ----------------------------------------------------------------------------------------------*/
+/* ---- transposed -----------------------------------------------------------------------------*/
 
-/* Pads of a transposed convolution: given, or such that the result has the wanted size. pad_hi may get negative: the
- * result is longer than the windows reach. */
+/* Pads of a transposed convolution: given, or such that the result has the wanted size. pad_hi may
+ * get negative: the result is longer than the windows reach. */
 static bool conv_transposed_pads(lw_call *c, lw_value_id x, lw_windows *w) {
   uint32_t n = w->spatial, shape_count;
   int64_t extra[3], pads[6];
   lw_auto_pad mode = (lw_auto_pad)lw__call_choice(c, "auto_pad", conv_auto_pads);
   const int64_t *shape = lw__call_ints(c, "output_shape", &shape_count);
-  if (!lw__call_ints_of(c, "output_padding", n, 0, extra) || !lw__call_ints_of(c, "pads", 2 * n, 0, pads)) return false;
-  if (!conv_in_range(c, "output_padding", extra, n, 0) || !conv_in_range(c, "a pad", pads, 2 * n, 0)) return false;
-  if (shape_count != 0 && shape_count != n && shape_count != n + 2) lw__call_invalid(c, "output_shape has %u entries", shape_count);
+  if (!lw__call_ints_of(c, "output_padding", n, 0, extra) ||
+      !lw__call_ints_of(c, "pads", 2 * n, 0, pads))
+    return false;
+  if (!conv_in_range(c, "output_padding", extra, n, 0) ||
+      !conv_in_range(c, "a pad", pads, 2 * n, 0))
+    return false;
+  if (shape_count != 0 && shape_count != n && shape_count != n + 2)
+    lw__call_invalid(c, "output_shape has %u entries", shape_count);
   for (uint32_t s = 0; s < n && lw__call_ok(c); s++) {
     bool same = mode == AUTO_SAME_UPPER || mode == AUTO_SAME_LOWER;
     if (shape_count == 0 && !same) {
@@ -121,7 +142,8 @@ static bool conv_transposed_pads(lw_call *c, lw_value_id x, lw_windows *w) {
     }
     int64_t length = lw__call_static(c, lw__b_dim(c, x, 2 + s));
     int64_t wanted = shape_count != 0 ? shape[shape_count - n + s] : length * w->stride[s];
-    if (wanted < 0 || wanted > WINDOW_LIMIT) lw__call_invalid(c, "output_shape of %lld", (long long)wanted);
+    if (wanted < 0 || wanted > WINDOW_LIMIT)
+      lw__call_invalid(c, "output_shape of %lld", (long long)wanted);
     int64_t total = w->stride[s] * (length - 1) + extra[s] + conv_reach(w, s) - wanted;
     int64_t positive = lw__max_i64(total, 0);
     int64_t half = mode == AUTO_SAME_UPPER ? positive / 2 : positive - positive / 2;
@@ -138,12 +160,17 @@ void lw__op_conv_transpose(lw_call *c) {
   uint32_t n = windows.spatial;
   if (attr.group < 1) lw__call_invalid(c, "group=%lld", (long long)attr.group);
   if (n == 0 || !conv_kernel(c, w, &windows)) return;
-  if (!lw__call_ints_of(c, "strides", n, 1, windows.stride) || !lw__call_ints_of(c, "dilations", n, 1, windows.dilation)) return;
-  if (!conv_in_range(c, "a stride", windows.stride, n, 1) || !conv_in_range(c, "a dilation", windows.dilation, n, 1)) return;
+  if (!lw__call_ints_of(c, "strides", n, 1, windows.stride) ||
+      !lw__call_ints_of(c, "dilations", n, 1, windows.dilation))
+    return;
+  if (!conv_in_range(c, "a stride", windows.stride, n, 1) ||
+      !conv_in_range(c, "a dilation", windows.dilation, n, 1))
+    return;
   if (!conv_in_range(c, "a kernel", windows.kernel, n, 1)) return;
   for (uint32_t s = 0; s < n; s++) {
     int64_t reach;
-    if (!lw__mul_i64(windows.kernel[s], windows.dilation[s], &reach)) lw__call_invalid(c, "a window too wide");
+    if (!lw__mul_i64(windows.kernel[s], windows.dilation[s], &reach))
+      lw__call_invalid(c, "a window too wide");
   }
   if (!lw__call_ok(c) || !conv_transposed_pads(c, x, &windows)) return;
   int64_t lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
@@ -156,19 +183,20 @@ void lw__op_conv_transpose(lw_call *c) {
   lw__call_out(c, 0, conv_bias(c, y, lw__call_in(c, 2)));
 }
 
-/* ---- pooling -------------------------------------------------------------------------------------------------*/
+/* ---- pooling --------------------------------------------------------------------------------*/
 
 static bool pool_kernel(lw_call *c, lw_windows *w) {
   uint32_t count;
   const int64_t *given = lw__call_ints(c, "kernel_shape", &count);
   if (w->spatial == 0 || !lw__call_ok(c)) return false;
-  if (count != w->spatial) lw__call_invalid(c, "kernel_shape has %u entries for %u dimensions", count, w->spatial);
+  if (count != w->spatial)
+    lw__call_invalid(c, "kernel_shape has %u entries for %u dimensions", count, w->spatial);
   for (uint32_t s = 0; s < w->spatial && lw__call_ok(c); s++) w->kernel[s] = given[s];
   return lw__call_ok(c);
 }
 
-/* ceil_mode: pads at the end so that the number of windows is rounded up; a window must begin inside the input or its
- * padding at the front. |extra|: what was added. */
+/* ceil_mode: pads at the end so that the number of windows is rounded up; a window must begin
+ * inside the input or its padding at the front. |extra|: what was added. */
 static bool pool_ceil(lw_call *c, lw_value_id x, lw_windows *w, int64_t *extra) {
   bool ceil_mode = lw__call_int(c, "ceil_mode", 0) != 0;
   for (uint32_t s = 0; s < w->spatial && lw__call_ok(c); s++) {
@@ -185,7 +213,8 @@ static bool pool_ceil(lw_call *c, lw_value_id x, lw_windows *w, int64_t *extra) 
 }
 
 /* x padded with |fill| and seen through the windows, whose taps are the last dims. */
-static lw_value_id pool_view(lw_call *c, lw_value_id x, const lw_windows *w, const int64_t *extra, lw_scalar fill) {
+static lw_value_id pool_view(lw_call *c, lw_value_id x, const lw_windows *w, const int64_t *extra,
+                             lw_scalar fill) {
   int64_t lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
   uint8_t axis[3] = {2, 3, 4};
   lw_value_id y = LW_NONE;
@@ -195,11 +224,14 @@ static lw_value_id pool_view(lw_call *c, lw_value_id x, const lw_windows *w, con
   }
   lw_value_id padded = lw__b_pad(c, x, lo, hi, fill);
   if (padded == LW_NONE) return LW_NONE;
-  (void)lw__call_graph(c, lw__graph_window(c->graph, padded, w->spatial, axis, w->kernel, w->stride, w->dilation, &y));
+  (void)lw__call_graph(c, lw__graph_window(c->graph, padded, w->spatial, axis, w->kernel, w->stride,
+                                           w->dilation, &y));
   return lw__call_ok(c) ? y : LW_NONE;
 }
 
-static uint32_t pool_taps(const lw_windows *w) { return lw__all_axes(w->spatial) << (w->spatial + 2); }
+static uint32_t pool_taps(const lw_windows *w) {
+  return lw__all_axes(w->spatial) << (w->spatial + 2);
+}
 
 static bool pool_begin(lw_call *c, lw_value_id x, lw_windows *w, int64_t *extra) {
   w->spatial = conv_spatial(c, x);
@@ -216,11 +248,14 @@ void lw__op_max_pool(lw_call *c) {
   if (!pool_begin(c, x, &w, extra)) return;
   lw_scalar fill = {.f = -INFINITY};
   if (!lw__dtype_is_float(dtype)) fill.i = lw__red_identity_i64(LW_RED_MAX, dtype);
-  lw__call_out(c, 0, lw__b_reduce(c, LW_RED_MAX, pool_view(c, x, &w, extra, fill), pool_taps(&w), false));
+  lw__call_out(c, 0,
+               lw__b_reduce(c, LW_RED_MAX, pool_view(c, x, &w, extra, fill), pool_taps(&w), false));
 }
 
-/* Divides by the number of taps inside [-lo, length + hi) of each window, one spatial axis after the other. */
-static lw_value_id pool_divide(lw_call *c, lw_value_id sum, lw_value_id x, const lw_windows *w, bool include_pad) {
+/* Divides by the number of taps inside [-lo, length + hi) of each window, one spatial axis after
+ * the other. */
+static lw_value_id pool_divide(lw_call *c, lw_value_id sum, lw_value_id x, const lw_windows *w,
+                               bool include_pad) {
   lw_dtype dtype = lw__b_dtype(c, sum);
   int64_t full = 1;
   for (uint32_t s = 0; s < w->spatial && lw__call_ok(c); s++) {
@@ -239,7 +274,8 @@ static lw_value_id pool_divide(lw_call *c, lw_value_id sum, lw_value_id x, const
     bool even = true;
     for (int64_t o = 0; count != NULL && o < n; o++) {
       int64_t first = o * w->stride[s] - w->pad_lo[s], d = w->dilation[s];
-      int64_t skip = first < lo ? lw__ceil_div(lo - first, d) : 0; /* taps before the first that counts */
+      int64_t skip =
+          first < lo ? lw__ceil_div(lo - first, d) : 0; /* taps before the first that counts */
       int64_t upto = hi > first ? lw__min_i64(lw__ceil_div(hi - first, d), w->kernel[s]) : 0;
       count[o] = (double)lw__max_i64(0, upto - skip);
       even &= count[o] == (double)w->kernel[s];
@@ -303,8 +339,11 @@ void lw__op_global_pool(lw_call *c) {
   if (rank < 2) lw__call_invalid(c, "its input has no channels");
   if (!lw__call_ok(c)) return;
   uint32_t axes = lw__all_axes(rank) & ~3u;
-  if (c->op->arg == LW_GLOBAL_AVERAGE) y = lw__b_mean(c, x, axes, true);
-  else if (c->op->arg == LW_GLOBAL_MAX) y = lw__b_reduce(c, LW_RED_MAX, x, axes, true);
-  else y = pool_root(c, lw__b_reduce(c, LW_RED_SUM, pool_power(c, lw__b_up(c, x), p), axes, true), p);
+  if (c->op->arg == LW_GLOBAL_AVERAGE)
+    y = lw__b_mean(c, x, axes, true);
+  else if (c->op->arg == LW_GLOBAL_MAX)
+    y = lw__b_reduce(c, LW_RED_MAX, x, axes, true);
+  else
+    y = pool_root(c, lw__b_reduce(c, LW_RED_SUM, pool_power(c, lw__b_up(c, x), p), axes, true), p);
   lw__call_out(c, 0, lw__b_cast(c, y, lw__b_dtype(c, x)));
 }

@@ -8,21 +8,26 @@
 static void gather_check(lw_call *c, lw_value_id indices, lw_extent extent) {
   lw_shape shape = lw__b_shape(c, indices);
   int64_t count = lw__shape_numel(&shape);
-  if (!lw__call_ok(c) || !lw__extent_is_number(extent) || !lw__contents_has(&c->im->contents, indices)) return;
+  if (!lw__call_ok(c) || !lw__extent_is_number(extent) ||
+      !lw__contents_has(&c->im->contents, indices))
+    return;
   for (int64_t i = 0; i < count; i++) {
     lw_content_elem e;
     (void)lw__contents_get(&c->im->contents, indices, i, &e);
     if (e.kind != LW_CONTENT_NUMBER || (e.value.i >= -extent && e.value.i < extent)) continue;
-    lw__call_invalid(c, "the index %lld is outside a dimension of %lld", (long long)e.value.i, (long long)extent);
+    lw__call_invalid(c, "the index %lld is outside a dimension of %lld", (long long)e.value.i,
+                     (long long)extent);
     return;
   }
 }
 
 /* Indices that are known and few, counted from the front; NULL otherwise. */
-static int64_t *gather_known(lw_call *c, lw_value_id indices, lw_extent extent, int64_t *out_count) {
+static int64_t *gather_known(lw_call *c, lw_value_id indices, lw_extent extent,
+                             int64_t *out_count) {
   lw_shape shape = lw__b_shape(c, indices);
   int64_t count = lw__shape_numel(&shape);
-  if (!lw__call_ok(c) || count < 0 || count > 4096 || !lw__contents_has(&c->im->contents, indices)) return NULL;
+  if (!lw__call_ok(c) || count < 0 || count > 4096 || !lw__contents_has(&c->im->contents, indices))
+    return NULL;
   int64_t *index = lw__b_alloc(c, count, sizeof *index);
   for (int64_t i = 0; i < count && index != NULL; i++) {
     lw_content_elem e;
@@ -80,7 +85,8 @@ void lw__op_gather_elements(lw_call *c) {
   lw_shape result = lw__b_shape(c, indices);
   uint32_t rank = lw__b_rank(c, x);
   uint32_t axis = lw__call_axis_attr(c, "axis", 0, rank);
-  if (result.rank != rank) lw__call_invalid(c, "indices of %u dimensions for data of %u", result.rank, rank);
+  if (result.rank != rank)
+    lw__call_invalid(c, "indices of %u dimensions for data of %u", result.rank, rank);
   if (!lw__call_ok(c)) return;
   gather_check(c, indices, lw__b_dim(c, x, axis));
   int8_t select[LW_MAX_RANK];
@@ -90,13 +96,15 @@ void lw__op_gather_elements(lw_call *c) {
 
 /* indices [batch.., places.., K] name the K coordinates behind the batch dims. */
 void lw__op_gather_nd(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0), indices = gather_index_type(c, lw__call_in(c, 1)), tables[LW_MAX_RANK];
+  lw_value_id x = lw__call_in(c, 0), indices = gather_index_type(c, lw__call_in(c, 1)),
+              tables[LW_MAX_RANK];
   lw_shape data = lw__b_shape(c, x), places = lw__b_shape(c, indices), result = {0};
   int64_t batch = lw__call_int(c, "batch_dims", 0);
   if (places.rank == 0 || data.rank == 0) lw__call_invalid(c, "scalar operands");
   int64_t depth = lw__call_ok(c) ? lw__call_static(c, places.dim[places.rank - 1]) : 0;
   if (batch < 0 || batch >= places.rank || depth < 1 || batch + depth > data.rank) {
-    lw__call_invalid(c, "%lld coordinates and %lld batch dimensions for %u dimensions", (long long)depth, (long long)batch, data.rank);
+    lw__call_invalid(c, "%lld coordinates and %lld batch dimensions for %u dimensions",
+                     (long long)depth, (long long)batch, data.rank);
   }
   if (!lw__call_ok(c)) return;
   uint32_t lead = places.rank - 1, from = (uint32_t)(batch + depth);
@@ -111,7 +119,9 @@ void lw__op_gather_nd(lw_call *c) {
   int8_t select[LW_MAX_RANK];
   for (uint32_t d = 0; d < data.rank; d++) {
     bool chosen = d >= (uint32_t)batch && d < from;
-    select[d] = (int8_t)(chosen ? (int)d - (int)batch : d < from ? -1 - (int)d : -1 - (int)(lead + d - from));
+    select[d] = (int8_t)(chosen     ? (int)d - (int)batch
+                         : d < from ? -1 - (int)d
+                                    : -1 - (int)(lead + d - from));
   }
   for (int64_t k = 0; k < depth && lw__call_ok(c); k++) {
     lw_value_id one = lw__b_slice(c, indices, lead, k, 1, 1);

@@ -4,15 +4,19 @@
 #include "compiler/onnx/op.h"
 #include "compiler/onnx/tensor.h"
 
-/* ---- one function of the graph -------------------------------------------------------------------------------*/
+/* ---- one function of the graph --------------------------------------------------------------*/
 
-void lw__op_map1(lw_call *c) { lw__call_out(c, 0, lw__b_map1(c, (lw_fn)c->op->arg, lw__call_in(c, 0))); }
+void lw__op_map1(lw_call *c) {
+  lw__call_out(c, 0, lw__b_map1(c, (lw_fn)c->op->arg, lw__call_in(c, 0)));
+}
 
 void lw__op_map2(lw_call *c) {
   lw__call_out(c, 0, lw__b_map2(c, (lw_fn)c->op->arg, lw__call_in(c, 0), lw__call_in(c, 1)));
 }
 
-void lw__op_equal(lw_call *c) { lw__call_out(c, 0, lw__b_equal(c, lw__call_in(c, 0), lw__call_in(c, 1))); }
+void lw__op_equal(lw_call *c) {
+  lw__call_out(c, 0, lw__b_equal(c, lw__call_in(c, 0), lw__call_in(c, 1)));
+}
 
 void lw__op_where(lw_call *c) {
   lw__call_out(c, 0, lw__b_select(c, lw__call_in(c, 0), lw__call_in(c, 1), lw__call_in(c, 2)));
@@ -52,12 +56,14 @@ void lw__op_mod(lw_call *c) {
 void lw__op_bit_shift(lw_call *c) {
   static const char *const directions[] = {"LEFT", "RIGHT", NULL};
   bool right = lw__call_choice(c, "direction", directions) == 1;
-  lw__call_out(c, 0, lw__b_map2(c, right ? LW_FN_SHR : LW_FN_SHL, lw__call_in(c, 0), lw__call_in(c, 1)));
+  lw__call_out(c, 0,
+               lw__b_map2(c, right ? LW_FN_SHR : LW_FN_SHL, lw__call_in(c, 0), lw__call_in(c, 1)));
 }
 
-/* ---- powers --------------------------------------------------------------------------------------------------*/
+/* ---- powers ---------------------------------------------------------------------------------*/
 
-/* Small whole exponents are products: exact where the product is, and cheap. LW_NONE: not one of them. */
+/* Small whole exponents are products: exact where the product is, and cheap. LW_NONE: not one of
+ * them. */
 static lw_value_id math_small_power(lw_call *c, lw_value_id x, double exponent) {
   if (exponent == 1) return x;
   if (exponent == 2) return lw__b_mul(c, x, x);
@@ -81,7 +87,7 @@ void lw__op_pow(lw_call *c) {
   lw__call_out(c, 0, lw__b_cast(c, z, dtype));
 }
 
-/* ---- limits --------------------------------------------------------------------------------------------------*/
+/* ---- limits ---------------------------------------------------------------------------------*/
 
 void lw__op_clip(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0), lo = lw__call_in(c, 1), hi = lw__call_in(c, 2);
@@ -95,7 +101,7 @@ void lw__op_clip(lw_call *c) {
   lw__call_out(c, 0, x);
 }
 
-/* ---- types ---------------------------------------------------------------------------------------------------*/
+/* ---- types ----------------------------------------------------------------------------------*/
 
 /* 8-bit floats saturate by default: what is beyond the largest number becomes it, infinity too. */
 static lw_value_id math_cast(lw_call *c, lw_value_id x, lw_dtype to) {
@@ -115,8 +121,10 @@ void lw__op_cast(lw_call *c) {
   int64_t to = lw__call_int(c, "to", 0);
   bool known = to > 0 && to <= INT32_MAX && lw__tensor_type_name((int32_t)to) != NULL;
   lw_dtype dtype = known ? lw__tensor_dtype((int32_t)to) : LW_DTYPE_NONE;
-  if (!known) lw__call_invalid(c, "its type to cast to is %lld", (long long)to);
-  else if (dtype == LW_DTYPE_NONE) lw__call_unsupported(c, "cast to %s", lw__tensor_type_name((int32_t)to));
+  if (!known)
+    lw__call_invalid(c, "its type to cast to is %lld", (long long)to);
+  else if (dtype == LW_DTYPE_NONE)
+    lw__call_unsupported(c, "cast to %s", lw__tensor_type_name((int32_t)to));
   lw__call_out(c, 0, math_cast(c, lw__call_in(c, 0), dtype));
 }
 
@@ -138,7 +146,7 @@ void lw__op_is_inf(lw_call *c) {
   lw__call_out(c, 0, y);
 }
 
-/* ---- activations: x in f32 or wider -> y ---------------------------------------------------------------------*/
+/* ---- activations: x in f32 or wider -> y ----------------------------------------------------*/
 
 static lw_value_id math_elu(lw_call *c, lw_value_id x, double alpha, double scale) {
   lw_value_id low = lw__b_muls(c, lw__b_map1(c, LW_FN_EXPM1, x), alpha * scale);
@@ -158,17 +166,20 @@ static lw_value_id math_softplus(lw_call *c, lw_value_id x) {
 }
 
 static lw_value_id math_celu(lw_call *c, lw_value_id x, double alpha) {
-  lw_value_id low = lw__b_muls(c, lw__b_map1(c, LW_FN_EXPM1, lw__b_map2s(c, LW_FN_DIV, x, alpha)), alpha);
+  lw_value_id low =
+      lw__b_muls(c, lw__b_map1(c, LW_FN_EXPM1, lw__b_map2s(c, LW_FN_DIV, x, alpha)), alpha);
   return lw__b_add(c, lw__b_map2s(c, LW_FN_MAX, x, 0), lw__b_map2s(c, LW_FN_MIN, low, 0));
 }
 
 static lw_value_id math_shrink(lw_call *c, lw_value_id x, double bias, double lambd) {
   lw_value_id zero = lw__b_scalar(c, lw__b_dtype(c, x), 0);
-  lw_value_id high = lw__b_select(c, lw__b_map2s(c, LW_FN_GT, x, lambd), lw__b_adds(c, x, -bias), zero);
+  lw_value_id high =
+      lw__b_select(c, lw__b_map2s(c, LW_FN_GT, x, lambd), lw__b_adds(c, x, -bias), zero);
   return lw__b_select(c, lw__b_map2s(c, LW_FN_LT, x, -lambd), lw__b_adds(c, x, bias), high);
 }
 
-lw_value_id lw__op_apply_activation(lw_call *c, lw_activation kind, lw_value_id x, double alpha, double beta) {
+lw_value_id lw__op_apply_activation(lw_call *c, lw_activation kind, lw_value_id x, double alpha,
+                                    double beta) {
   switch (kind) {
     case LW_ACT_RELU: return lw__b_relu(c, x);
     case LW_ACT_TANH: return lw__b_map1(c, LW_FN_TANH, x);
@@ -177,8 +188,10 @@ lw_value_id lw__op_apply_activation(lw_call *c, lw_activation kind, lw_value_id 
     case LW_ACT_LEAKY_RELU:
       return lw__b_select(c, lw__b_map2s(c, LW_FN_LT, x, 0), lw__b_muls(c, x, alpha), x);
     case LW_ACT_THRESHOLDED_RELU:
-      return lw__b_select(c, lw__b_map2s(c, LW_FN_GT, x, alpha), x, lw__b_scalar(c, lw__b_dtype(c, x), 0));
-    case LW_ACT_SCALED_TANH: return lw__b_muls(c, lw__b_map1(c, LW_FN_TANH, lw__b_muls(c, x, beta)), alpha);
+      return lw__b_select(c, lw__b_map2s(c, LW_FN_GT, x, alpha), x,
+                          lw__b_scalar(c, lw__b_dtype(c, x), 0));
+    case LW_ACT_SCALED_TANH:
+      return lw__b_muls(c, lw__b_map1(c, LW_FN_TANH, lw__b_muls(c, x, beta)), alpha);
     case LW_ACT_HARD_SIGMOID: return math_hard_sigmoid(c, x, alpha, beta);
     case LW_ACT_HARD_SWISH: return lw__b_mul(c, x, math_hard_sigmoid(c, x, 1.0 / 6, 0.5));
     case LW_ACT_ELU: return math_elu(c, x, alpha, 1);
@@ -217,7 +230,8 @@ void lw__op_activation(lw_call *c) {
   if ((size_t)kind < LW_ARRAY_COUNT(math_parameters) && math_parameters[kind].alpha != NULL) {
     alpha = lw__call_float(c, math_parameters[kind].alpha, math_parameters[kind].alpha_default);
     beta = math_parameters[kind].beta_default;
-    if (math_parameters[kind].beta != NULL) beta = lw__call_float(c, math_parameters[kind].beta, beta);
+    if (math_parameters[kind].beta != NULL)
+      beta = lw__call_float(c, math_parameters[kind].beta, beta);
   }
   lw_value_id x = lw__call_in(c, 0);
   lw_value_id y = lw__op_apply_activation(c, kind, lw__b_up(c, x), alpha, beta);
@@ -238,6 +252,7 @@ void lw__op_gelu(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0), y = LW_NONE;
   bool tanh_form = c->op->arg != 0 || lw__call_choice(c, "approximate", forms) == 1;
   if (lw__call_has(c, 1)) x = lw__b_add(c, x, lw__call_in(c, 1)); /* BiasGelu, FastGelu */
-  if (x != LW_NONE && lw__call_ok(c)) (void)lw__call_graph(c, lw__graph_gelu(c->graph, x, tanh_form, &y));
+  if (x != LW_NONE && lw__call_ok(c))
+    (void)lw__call_graph(c, lw__graph_gelu(c->graph, x, tanh_form, &y));
   lw__call_out(c, 0, y);
 }

@@ -15,7 +15,8 @@ static lw_value_id matrix_transpose(lw_call *c, lw_value_id x) {
 /* y * factor; integers only by 1. */
 static lw_value_id matrix_scale(lw_call *c, lw_value_id y, double factor) {
   if (factor == 1) return y;
-  if (lw__dtype_is_float(lw__b_dtype(c, y)) || factor == (double)(int64_t)factor) return lw__b_muls(c, y, factor);
+  if (lw__dtype_is_float(lw__b_dtype(c, y)) || factor == (double)(int64_t)factor)
+    return lw__b_muls(c, y, factor);
   lw__call_unsupported(c, "a factor of %g for integers", factor);
   return y;
 }
@@ -26,7 +27,8 @@ void lw__op_gemm(lw_call *c) {
   double alpha = lw__call_float(c, "alpha", 1), beta = lw__call_float(c, "beta", 1);
   bool ta = lw__call_int(c, "transA", 0) != 0, tb = lw__call_int(c, "transB", 0) != 0;
   lw_dtype dtype = lw__b_dtype(c, a);
-  if (lw__b_rank(c, a) != 2 || lw__b_rank(c, b) != 2) lw__call_invalid(c, "its operands must be matrices");
+  if (lw__b_rank(c, a) != 2 || lw__b_rank(c, b) != 2)
+    lw__call_invalid(c, "its operands must be matrices");
   lw_value_id y = lw__b_matmul(c, ta ? matrix_transpose(c, a) : a, tb ? matrix_transpose(c, b) : b);
   if (alpha != 1) y = matrix_scale(c, lw__b_up(c, y), alpha);
   if (bias != LW_NONE && beta != 0) {
@@ -55,10 +57,10 @@ void lw__op_fused_matmul(lw_call *c) {
   lw__call_out(c, 0, lw__b_cast(c, y, lw__b_dtype(c, a)));
 }
 
-/* ---- Einsum --------------------------------------------------------------------------------------------------
- * Every index of an operand gets a letter; the dims that an ellipsis stands for get codes behind the letters. Operands are
- * brought to distinct letters (diagonals), then multiplied from left to right: letters that no later operand and not the
- * result needs are summed. */
+/* ---- Einsum ---------------------------------------------------------------------------------*/
+/* Every index of an operand gets a letter; the dims that an ellipsis stands for get codes behind
+ * the letters. Operands are brought to distinct letters (diagonals), then multiplied from left to
+ * right: letters that no later operand and not the result needs are summed. */
 
 enum { EINSUM_LETTERS = 52, EINSUM_CODES = EINSUM_LETTERS + LW_MAX_RANK };
 
@@ -74,15 +76,17 @@ static int einsum_letter(char ch) {
   return -1;
 }
 
-/* Letters of one comma-separated part; |dots| dims stand for an ellipsis. False on a bad character or too many. */
-static bool einsum_parse(lw_str text, uint32_t rank, bool is_result, uint32_t dots_known, lw_einsum_term *out,
-                         uint32_t *out_dots) {
+/* Letters of one comma-separated part; |dots| dims stand for an ellipsis. False on a bad character
+ * or too many. */
+static bool einsum_parse(lw_str text, uint32_t rank, bool is_result, uint32_t dots_known,
+                         lw_einsum_term *out, uint32_t *out_dots) {
   uint32_t letters = 0;
   bool ellipsis = false;
   for (size_t i = 0; i < text.len; i++) {
     if (text.ptr[i] == ' ') continue;
     if (text.ptr[i] == '.') {
-      if (ellipsis || i + 2 >= text.len || text.ptr[i + 1] != '.' || text.ptr[i + 2] != '.') return false;
+      if (ellipsis || i + 2 >= text.len || text.ptr[i + 1] != '.' || text.ptr[i + 2] != '.')
+        return false;
       ellipsis = true;
       i += 2;
     } else if (einsum_letter(text.ptr[i]) < 0 || ++letters > LW_MAX_RANK) {
@@ -99,7 +103,8 @@ static bool einsum_parse(lw_str text, uint32_t rank, bool is_result, uint32_t do
     if (letter >= 0) out->code[out->rank++] = (uint8_t)letter;
     if (text.ptr[i] != '.') continue;
     /* Ellipses are aligned at their last dim. */
-    for (uint32_t k = 0; k < dots; k++) out->code[out->rank++] = (uint8_t)(EINSUM_LETTERS + LW_MAX_RANK - dots + k);
+    for (uint32_t k = 0; k < dots; k++)
+      out->code[out->rank++] = (uint8_t)(EINSUM_LETTERS + LW_MAX_RANK - dots + k);
     i += 2;
   }
   return true;
@@ -120,7 +125,8 @@ static void einsum_drop(lw_einsum_term *t, uint32_t d) {
 /* Dims |d| and |e| carry one letter: only equal coordinates count. */
 static void einsum_diagonal(lw_call *c, lw_einsum_term *t, uint32_t d, uint32_t e) {
   int64_t n = lw__call_static(c, lw__b_dim(c, t->value, d));
-  if (n != lw__call_static(c, lw__b_dim(c, t->value, e))) lw__call_invalid(c, "a letter has two sizes");
+  if (n != lw__call_static(c, lw__b_dim(c, t->value, e)))
+    lw__call_invalid(c, "a letter has two sizes");
   uint8_t perm[LW_MAX_RANK];
   uint32_t at = 0;
   for (uint32_t k = 0; k < t->rank; k++) {
@@ -151,16 +157,19 @@ static void einsum_make_distinct(lw_call *c, lw_einsum_term *t) {
 static void einsum_sum_out(lw_call *c, lw_einsum_term *t, const uint8_t *needed) {
   uint32_t axes = 0, rank = 0;
   for (uint32_t d = 0; d < t->rank; d++) {
-    if (!needed[t->code[d]]) axes |= 1u << d;
-    else t->code[rank++] = t->code[d];
+    if (!needed[t->code[d]])
+      axes |= 1u << d;
+    else
+      t->code[rank++] = t->code[d];
   }
   t->value = lw__b_reduce(c, LW_RED_SUM, t->value, axes, false);
   t->rank = rank;
 }
 
-/* |t| permuted to the letters |order| (all of t's), and reshaped to groups of dims that are one each: |sizes| per group. */
-static lw_value_id einsum_arrange(lw_call *c, const lw_einsum_term *t, const uint8_t *order, const uint32_t *sizes,
-                                  uint32_t groups) {
+/* |t| permuted to the letters |order| (all of t's), and reshaped to groups of dims that are one
+ * each: |sizes| per group. */
+static lw_value_id einsum_arrange(lw_call *c, const lw_einsum_term *t, const uint8_t *order,
+                                  const uint32_t *sizes, uint32_t groups) {
   uint8_t perm[LW_MAX_RANK];
   lw_shape shape = {.rank = groups};
   for (uint32_t d = 0; d < t->rank; d++) perm[d] = (uint8_t)einsum_find(t, order[d]);
@@ -185,7 +194,8 @@ static void einsum_stretch(lw_call *c, lw_einsum_term *t, const lw_einsum_term *
 }
 
 /* |a| times |b|: shared letters that are needed are batch, shared ones that are not are summed. */
-static void einsum_multiply(lw_call *c, lw_einsum_term *a, lw_einsum_term *b, const uint8_t *needed) {
+static void einsum_multiply(lw_call *c, lw_einsum_term *a, lw_einsum_term *b,
+                            const uint8_t *needed) {
   uint8_t left[LW_MAX_RANK], right[LW_MAX_RANK], letters[2 * LW_MAX_RANK];
   uint32_t batch = 0, sum = 0, rows = 0, columns = 0, na = 0, nb = 0, n = 0;
   lw_shape shape = {0};
@@ -226,7 +236,8 @@ static void einsum_multiply(lw_call *c, lw_einsum_term *a, lw_einsum_term *b, co
 }
 
 /* The letters that occur once, in alphabetic order, behind the ellipsis. */
-static void einsum_implicit_result(const lw_einsum_term *terms, uint32_t count, lw_einsum_term *out) {
+static void einsum_implicit_result(const lw_einsum_term *terms, uint32_t count,
+                                   lw_einsum_term *out) {
   uint32_t seen[EINSUM_CODES] = {0};
   for (uint32_t i = 0; i < count; i++) {
     for (uint32_t d = 0; d < terms[i].rank; d++) seen[terms[i].code[d]]++;
@@ -241,7 +252,8 @@ static void einsum_implicit_result(const lw_einsum_term *terms, uint32_t count, 
 }
 
 /* Splits the equation into terms and the result; false when it is malformed. */
-static bool einsum_read(lw_call *c, lw_str equation, lw_einsum_term *terms, lw_einsum_term *result) {
+static bool einsum_read(lw_call *c, lw_str equation, lw_einsum_term *terms,
+                        lw_einsum_term *result) {
   lw_str right = {0};
   bool explicit_result = false;
   for (size_t i = 0; i + 1 < equation.len && !explicit_result; i++) {
@@ -255,15 +267,18 @@ static bool einsum_read(lw_call *c, lw_str equation, lw_einsum_term *terms, lw_e
     if (i < equation.len && equation.ptr[i] != ',') continue;
     if (count >= c->in_count || c->in[count] == LW_NONE) return false;
     lw_str part = lw__str(equation.ptr + begin, i - begin);
-    if (!einsum_parse(part, lw__b_rank(c, c->in[count]), false, 0, &terms[count], &dots)) return false;
+    if (!einsum_parse(part, lw__b_rank(c, c->in[count]), false, 0, &terms[count], &dots))
+      return false;
     if (dots > dots_max) dots_max = dots;
     terms[count].value = c->in[count];
     count++;
     begin = i + 1;
   }
   if (count != c->in_count) return false;
-  if (!explicit_result) einsum_implicit_result(terms, count, result);
-  else if (!einsum_parse(right, 0, true, dots_max, result, &dots)) return false;
+  if (!explicit_result)
+    einsum_implicit_result(terms, count, result);
+  else if (!einsum_parse(right, 0, true, dots_max, result, &dots))
+    return false;
   for (uint32_t d = 0; d < result->rank; d++) {
     bool there = false;
     for (uint32_t i = 0; i < count; i++) there |= einsum_find(&terms[i], result->code[d]) >= 0;
@@ -277,7 +292,8 @@ void lw__op_einsum(lw_call *c) {
   lw_str equation = lw__call_str(c, "equation", "");
   if (terms == NULL || !lw__call_ok(c)) return;
   if (!einsum_read(c, equation, terms, &result)) {
-    lw__call_invalid(c, "the equation '%.*s' does not fit", (int)lw__min_i64((int64_t)equation.len, 200), equation.ptr);
+    lw__call_invalid(c, "the equation '%.*s' does not fit",
+                     (int)lw__min_i64((int64_t)equation.len, 200), equation.ptr);
     return;
   }
   for (uint32_t i = 0; i < c->in_count; i++) {
@@ -299,6 +315,7 @@ void lw__op_einsum(lw_call *c) {
   }
   uint8_t perm[LW_MAX_RANK];
   if (!lw__call_ok(c)) return;
-  for (uint32_t d = 0; d < result.rank; d++) perm[d] = (uint8_t)einsum_find(&terms[0], result.code[d]);
+  for (uint32_t d = 0; d < result.rank; d++)
+    perm[d] = (uint8_t)einsum_find(&terms[0], result.code[d]);
   lw__call_out(c, 0, lw__b_permute(c, terms[0].value, perm));
 }

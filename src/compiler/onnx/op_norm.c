@@ -3,11 +3,13 @@
 
 #include "compiler/onnx/op.h"
 
-lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon, lw_value_id scale, lw_value_id bias,
-                              lw_value_id *out_mean, lw_value_id *out_rstd) {
+lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon,
+                              lw_value_id scale, lw_value_id bias, lw_value_id *out_mean,
+                              lw_value_id *out_rstd) {
   lw_value_id y = LW_NONE, mean = LW_NONE, rstd = LW_NONE;
   if (lw__call_ok(c) && x != LW_NONE) {
-    (void)lw__call_graph(c, lw__graph_layer_norm(c->graph, x, axes, epsilon, scale, bias, &y, &mean, &rstd));
+    (void)lw__call_graph(
+        c, lw__graph_layer_norm(c->graph, x, axes, epsilon, scale, bias, &y, &mean, &rstd));
   }
   if (out_mean != NULL) *out_mean = mean;
   if (out_rstd != NULL) *out_rstd = rstd;
@@ -15,7 +17,9 @@ lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double e
 }
 
 /* Axes |axis| and all behind it. */
-static uint32_t norm_trailing(uint32_t rank, uint32_t axis) { return lw__all_axes(rank) & ~lw__all_axes(axis); }
+static uint32_t norm_trailing(uint32_t rank, uint32_t axis) {
+  return lw__all_axes(rank) & ~lw__all_axes(axis);
+}
 
 void lw__op_layer_normalization(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0), mean, rstd;
@@ -24,12 +28,15 @@ void lw__op_layer_normalization(lw_call *c) {
   uint32_t axes = norm_trailing(rank, lw__call_axis_attr(c, "axis", -1, rank));
   lw__call_ignore(c, "stash_type"); /* statistics are f32 or wider here */
   lw_dtype stash = lw__b_dtype(c, x) == LW_DTYPE_F64 ? LW_DTYPE_F64 : LW_DTYPE_F32;
-  lw__call_out(c, 0, lw__op_layer_norm(c, x, axes, epsilon, lw__call_in(c, 1), lw__call_in(c, 2), &mean, &rstd));
+  lw__call_out(
+      c, 0,
+      lw__op_layer_norm(c, x, axes, epsilon, lw__call_in(c, 1), lw__call_in(c, 2), &mean, &rstd));
   if (lw__call_wants(c, 1)) lw__call_out(c, 1, lw__b_cast(c, mean, stash));
   if (lw__call_wants(c, 2)) lw__call_out(c, 2, lw__b_cast(c, rstd, stash));
 }
 
-static lw_value_id norm_rms(lw_call *c, lw_value_id x, uint32_t axes, double epsilon, lw_value_id scale) {
+static lw_value_id norm_rms(lw_call *c, lw_value_id x, uint32_t axes, double epsilon,
+                            lw_value_id scale) {
   lw_value_id wide = lw__b_up(c, x);
   lw_value_id square = lw__b_mean(c, lw__b_mul(c, wide, wide), axes, true);
   lw_value_id y = lw__b_mul(c, wide, lw__b_map1(c, LW_FN_RSQRT, lw__b_adds(c, square, epsilon)));
@@ -52,7 +59,8 @@ static lw_value_id norm_channels(lw_call *c, lw_value_id v, lw_value_id x, lw_dt
   return lw__b_cast(c, lw__b_along(c, v, 1, lw__b_rank(c, x)), dtype);
 }
 
-/* Inference: y = x * s + t with s = scale / sqrt(var + eps), t = bias - mean * s, both constant when the statistics are. */
+/* Inference: y = x * s + t with s = scale / sqrt(var + eps), t = bias - mean * s, both constant
+ * when the statistics are. */
 void lw__op_batch_normalization(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   lw_dtype dtype = lw__b_dtype(c, x);
@@ -88,11 +96,13 @@ void lw__op_instance_normalization(lw_call *c) {
   if (!lw__call_ok(c)) return;
   lw_value_id scale = norm_channels(c, lw__call_in(c, 1), x, dtype);
   lw_value_id bias = norm_channels(c, lw__call_in(c, 2), x, dtype);
-  lw__call_out(c, 0, lw__op_layer_norm(c, x, norm_trailing(rank, 2), epsilon, scale, bias, NULL, NULL));
+  lw__call_out(c, 0,
+               lw__op_layer_norm(c, x, norm_trailing(rank, 2), epsilon, scale, bias, NULL, NULL));
 }
 
 /* [G] or [C] -> [1, C, 1 ..]; before opset 21 there is one entry per group. */
-static lw_value_id norm_group_vector(lw_call *c, lw_value_id v, int64_t groups, int64_t channels, lw_value_id x) {
+static lw_value_id norm_group_vector(lw_call *c, lw_value_id v, int64_t groups, int64_t channels,
+                                     lw_value_id x) {
   if (c->opset < 21 && lw__b_dim(c, v, 0) == groups && groups != channels) {
     lw_shape wide = {2, {groups, channels / groups}}, flat = {1, {channels}};
     v = lw__b_reshape(c, lw__b_broadcast(c, lw__b_unsqueeze(c, v, 1), &wide), &flat);
@@ -107,20 +117,24 @@ void lw__op_group_normalization(lw_call *c) {
   double epsilon = lw__call_float(c, "epsilon", 1e-5);
   lw__call_ignore(c, "stash_type");
   int64_t channels = shape.rank < 2 ? 0 : lw__call_static(c, shape.dim[1]);
-  if (groups < 1 || channels % groups != 0) lw__call_invalid(c, "%lld groups of %lld channels", (long long)groups, (long long)channels);
+  if (groups < 1 || channels % groups != 0)
+    lw__call_invalid(c, "%lld groups of %lld channels", (long long)groups, (long long)channels);
   if (!lw__call_ok(c)) return;
   apart.dim[apart.rank++] = shape.dim[0];
   apart.dim[apart.rank++] = groups;
   apart.dim[apart.rank++] = channels / groups;
-  for (uint32_t d = 2; d < shape.rank && apart.rank < LW_MAX_RANK; d++) apart.dim[apart.rank++] = shape.dim[d];
+  for (uint32_t d = 2; d < shape.rank && apart.rank < LW_MAX_RANK; d++)
+    apart.dim[apart.rank++] = shape.dim[d];
   lw_dtype dtype = lw__b_dtype(c, x);
   lw_value_id wide = lw__b_up(c, x);
-  lw_value_id y = lw__op_layer_norm(c, lw__b_reshape(c, wide, &apart), norm_trailing(apart.rank, 2), epsilon, LW_NONE,
-                                    LW_NONE, NULL, NULL);
+  lw_value_id y = lw__op_layer_norm(c, lw__b_reshape(c, wide, &apart), norm_trailing(apart.rank, 2),
+                                    epsilon, LW_NONE, LW_NONE, NULL, NULL);
   lw_dtype compute = lw__b_dtype(c, wide);
   y = lw__b_reshape(c, y, &shape);
-  y = lw__b_mul(c, y, lw__b_cast(c, norm_group_vector(c, lw__call_in(c, 1), groups, channels, x), compute));
-  y = lw__b_add(c, y, lw__b_cast(c, norm_group_vector(c, lw__call_in(c, 2), groups, channels, x), compute));
+  y = lw__b_mul(
+      c, y, lw__b_cast(c, norm_group_vector(c, lw__call_in(c, 1), groups, channels, x), compute));
+  y = lw__b_add(
+      c, y, lw__b_cast(c, norm_group_vector(c, lw__call_in(c, 2), groups, channels, x), compute));
   lw__call_out(c, 0, lw__b_cast(c, y, dtype));
 }
 
@@ -134,7 +148,8 @@ void lw__op_mean_variance_normalization(lw_call *c) {
     axes = usual;
     count = 3;
   }
-  for (uint32_t i = 0; i < count && lw__call_ok(c); i++) mask |= 1u << lw__call_axis(c, axes[i], rank);
+  for (uint32_t i = 0; i < count && lw__call_ok(c); i++)
+    mask |= 1u << lw__call_axis(c, axes[i], rank);
   lw_value_id wide = lw__b_up(c, x);
   lw_value_id centred = lw__b_sub(c, wide, lw__b_mean(c, wide, mask, true));
   lw_value_id variance = lw__b_mean(c, lw__b_mul(c, centred, centred), mask, true);
@@ -161,7 +176,8 @@ void lw__op_lp_normalization(lw_call *c) {
 void lw__op_lrn(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   int64_t size = lw__call_int(c, "size", 0);
-  double alpha = lw__call_float(c, "alpha", 1e-4), beta = lw__call_float(c, "beta", 0.75), bias = lw__call_float(c, "bias", 1);
+  double alpha = lw__call_float(c, "alpha", 1e-4), beta = lw__call_float(c, "beta", 0.75),
+         bias = lw__call_float(c, "bias", 1);
   uint32_t rank = lw__b_rank(c, x);
   if (size < 1 || size > INT32_MAX || rank < 2) lw__call_invalid(c, "size %lld", (long long)size);
   if (!lw__call_ok(c)) return;
@@ -172,7 +188,8 @@ void lw__op_lrn(lw_call *c) {
   lw_value_id padded = lw__b_pad(c, lw__b_mul(c, wide, wide), lo, hi, (lw_scalar){.f = 0});
   uint8_t axis = 1;
   if (padded != LW_NONE) {
-    (void)lw__call_graph(c, lw__graph_window(c->graph, padded, 1, &axis, &size, &one, &one, &windows));
+    (void)lw__call_graph(c,
+                         lw__graph_window(c->graph, padded, 1, &axis, &size, &one, &one, &windows));
   }
   lw_value_id sum = lw__b_reduce(c, LW_RED_SUM, windows, 1u << rank, false);
   lw_value_id base = lw__b_adds(c, lw__b_muls(c, sum, alpha / (double)size), bias);
@@ -184,7 +201,8 @@ void lw__op_lrn(lw_call *c) {
 void lw__op_skip_layer_normalization(lw_call *c) {
   bool rms = c->op->arg != 0;
   lw_value_id x = lw__call_in(c, 0), skip = lw__call_in(c, 1), gamma = lw__call_in(c, 2);
-  lw_value_id beta = rms ? LW_NONE : lw__call_in(c, 3), bias = lw__call_in(c, rms ? 3 : 4), mean = LW_NONE, rstd = LW_NONE;
+  lw_value_id beta = rms ? LW_NONE : lw__call_in(c, 3), bias = lw__call_in(c, rms ? 3 : 4),
+              mean = LW_NONE, rstd = LW_NONE;
   double epsilon = lw__call_float(c, "epsilon", rms ? 1e-5 : 1e-12);
   lw_dtype dtype = lw__b_dtype(c, x);
   lw_value_id sum = lw__b_add(c, lw__b_up(c, x), lw__b_up(c, skip));

@@ -1,5 +1,5 @@
-/* op_resize.c: Resize and Upsample, one axis after the other: nearest as a choice of elements, linear and cubic as sums of
- * shifted choices with constant weights. */
+/* op_resize.c: Resize and Upsample, one axis after the other: nearest as a choice of elements,
+ * linear and cubic as sums of shifted choices with constant weights. */
 #include <math.h>
 #include <string.h>
 
@@ -7,10 +7,20 @@
 
 typedef enum lw_resize_mode { RESIZE_NEAREST, RESIZE_LINEAR, RESIZE_CUBIC } lw_resize_mode;
 typedef enum lw_resize_coord {
-  COORD_HALF_PIXEL, COORD_ALIGN_CORNERS, COORD_ASYMMETRIC, COORD_PYTORCH_HALF_PIXEL, COORD_TF_HALF_PIXEL,
-  COORD_TF_CROP, COORD_HALF_PIXEL_SYMMETRIC
+  COORD_HALF_PIXEL,
+  COORD_ALIGN_CORNERS,
+  COORD_ASYMMETRIC,
+  COORD_PYTORCH_HALF_PIXEL,
+  COORD_TF_HALF_PIXEL,
+  COORD_TF_CROP,
+  COORD_HALF_PIXEL_SYMMETRIC
 } lw_resize_coord;
-typedef enum lw_resize_round { ROUND_PREFER_FLOOR, ROUND_PREFER_CEIL, ROUND_FLOOR, ROUND_CEIL } lw_resize_round;
+typedef enum lw_resize_round {
+  ROUND_PREFER_FLOOR,
+  ROUND_PREFER_CEIL,
+  ROUND_FLOOR,
+  ROUND_CEIL
+} lw_resize_round;
 
 typedef struct lw_resize {
   lw_resize_mode mode;
@@ -23,14 +33,17 @@ typedef struct lw_resize {
 } lw_resize;
 
 static const char *const resize_modes[] = {"nearest", "linear", "cubic", NULL};
-static const char *const resize_coords[] = {"half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel",
-                                            "tf_half_pixel_for_nn", "tf_crop_and_resize", "half_pixel_symmetric", NULL};
-static const char *const resize_rounds[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil", NULL};
+static const char *const resize_coords[] = {
+    "half_pixel",           "align_corners",      "asymmetric",           "pytorch_half_pixel",
+    "tf_half_pixel_for_nn", "tf_crop_and_resize", "half_pixel_symmetric", NULL};
+static const char *const resize_rounds[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
+                                            "ceil", NULL};
 
-/* ---- where an output element lies in the input ---------------------------------------------------------------*/
+/* ---- where an output element lies in the input ----------------------------------------------*/
 
 static double resize_position(const lw_resize *r, uint32_t axis, int64_t o) {
-  double scale = r->scale[axis], in = (double)r->in[axis], out = (double)r->out[axis], x = (double)o;
+  double scale = r->scale[axis], in = (double)r->in[axis], out = (double)r->out[axis],
+         x = (double)o;
   switch (r->coord) {
     case COORD_HALF_PIXEL: return (x + 0.5) / scale - 0.5;
     case COORD_ALIGN_CORNERS: return out == 1 ? 0 : x * (in - 1) / (out - 1);
@@ -39,7 +52,8 @@ static double resize_position(const lw_resize *r, uint32_t axis, int64_t o) {
     case COORD_TF_HALF_PIXEL: return (x + 0.5) / scale;
     case COORD_TF_CROP: {
       double lo = r->roi_lo[axis], hi = r->roi_hi[axis];
-      return out > 1 ? lo * (in - 1) + x * (hi - lo) * (in - 1) / (out - 1) : 0.5 * (lo + hi) * (in - 1);
+      return out > 1 ? lo * (in - 1) + x * (hi - lo) * (in - 1) / (out - 1)
+                     : 0.5 * (lo + hi) * (in - 1);
     }
     case COORD_HALF_PIXEL_SYMMETRIC: {
       /* Keeps the middle where it is although the size was rounded. */
@@ -71,14 +85,14 @@ static double resize_weight(const lw_resize *r, double distance) {
   return fmax(0, 1 - fabs(distance));
 }
 
-/* ---- one axis ------------------------------------------------------------------------------------------------*/
+/* ---- one axis -------------------------------------------------------------------------------*/
 
 /* Taps of every output element of the axis: |taps| columns of indices and weights. */
 typedef struct lw_resize_table {
   int64_t taps, count;
   int64_t *index; /* [tap][output] */
   double *weight;
-  bool *outside;  /* output lies outside the input: the extrapolation value (tf_crop_and_resize) */
+  bool *outside; /* output lies outside the input: the extrapolation value (tf_crop_and_resize) */
   bool any_outside;
 } lw_resize_table;
 
@@ -123,13 +137,16 @@ static bool resize_fill(lw_call *c, const lw_resize *r, uint32_t axis, lw_resize
   return true;
 }
 
-static lw_value_id resize_outside(lw_call *c, const lw_resize *r, lw_value_id y, uint32_t axis, const lw_resize_table *t) {
+static lw_value_id resize_outside(lw_call *c, const lw_resize *r, lw_value_id y, uint32_t axis,
+                                  const lw_resize_table *t) {
   lw_shape line = {1, {t->count}};
-  lw_value_id mask = lw__b_along(c, lw__b_const(c, LW_DTYPE_BOOL, &line, t->outside), axis, lw__b_rank(c, y));
+  lw_value_id mask =
+      lw__b_along(c, lw__b_const(c, LW_DTYPE_BOOL, &line, t->outside), axis, lw__b_rank(c, y));
   return lw__b_select(c, mask, lw__b_scalar(c, lw__b_dtype(c, y), r->extrapolation), y);
 }
 
-static lw_value_id resize_axis(lw_call *c, const lw_resize *r, lw_value_id x, uint32_t axis, lw_resize_table *t) {
+static lw_value_id resize_axis(lw_call *c, const lw_resize *r, lw_value_id x, uint32_t axis,
+                               lw_resize_table *t) {
   lw_dtype dtype = lw__b_dtype(c, x);
   lw_shape line = {1, {t->count}};
   if (r->mode == RESIZE_NEAREST) return lw__b_take(c, x, axis, t->index, t->count);
@@ -138,7 +155,8 @@ static lw_value_id resize_axis(lw_call *c, const lw_resize *r, lw_value_id x, ui
     bool idle = true;
     for (int64_t o = 0; o < t->count && idle; o++) idle = t->weight[k * t->count + o] == 0;
     if (idle && !(k + 1 == t->taps && sum == LW_NONE)) continue;
-    lw_value_id w = lw__b_cast(c, lw__b_const(c, LW_DTYPE_F64, &line, t->weight + k * t->count), dtype);
+    lw_value_id w =
+        lw__b_cast(c, lw__b_const(c, LW_DTYPE_F64, &line, t->weight + k * t->count), dtype);
     w = lw__b_along(c, w, axis, lw__b_rank(c, x));
     lw_value_id term = lw__b_mul(c, lw__b_take(c, x, axis, t->index + k * t->count, t->count), w);
     sum = sum == LW_NONE ? term : lw__b_add(c, sum, term);
@@ -146,7 +164,8 @@ static lw_value_id resize_axis(lw_call *c, const lw_resize *r, lw_value_id x, ui
   return sum;
 }
 
-static lw_value_id resize_all(lw_call *c, const lw_resize *r, lw_value_id x, uint32_t rank, uint32_t axes) {
+static lw_value_id resize_all(lw_call *c, const lw_resize *r, lw_value_id x, uint32_t rank,
+                              uint32_t axes) {
   lw_dtype dtype = lw__b_dtype(c, x);
   lw_resize_table tables[LW_MAX_RANK] = {{0}};
   if (r->mode != RESIZE_NEAREST) {
@@ -165,12 +184,13 @@ static lw_value_id resize_all(lw_call *c, const lw_resize *r, lw_value_id x, uin
   }
   if (!lw__dtype_is_float(dtype) && r->mode != RESIZE_NEAREST) { /* integers are rounded, not cut */
     x = lw__b_map1(c, LW_FN_ROUND, x);
-    x = lw__b_map2s(c, LW_FN_MAX, lw__b_map2s(c, LW_FN_MIN, x, lw__dtype_largest(dtype)), lw__dtype_lowest(dtype));
+    x = lw__b_map2s(c, LW_FN_MAX, lw__b_map2s(c, LW_FN_MIN, x, lw__dtype_largest(dtype)),
+                    lw__dtype_lowest(dtype));
   }
   return lw__b_cast(c, x, dtype);
 }
 
-/* ---- sizes and scales ----------------------------------------------------------------------------------------*/
+/* ---- sizes and scales -----------------------------------------------------------------------*/
 
 static void resize_set_scale(lw_call *c, lw_resize *r, uint32_t axis, double scale) {
   double size = floor((double)r->in[axis] * scale);
@@ -187,8 +207,10 @@ static void resize_set_size(lw_call *c, lw_resize *r, uint32_t axis, int64_t siz
   r->scale[axis] = r->in[axis] == 0 ? 1 : (double)size / (double)r->in[axis];
 }
 
-/* keep_aspect_ratio_policy: one scale for all axes, the least or largest of those that the sizes ask for. */
-static void resize_keep_ratio(lw_call *c, lw_resize *r, const uint32_t *axes, uint32_t count, bool larger) {
+/* keep_aspect_ratio_policy: one scale for all axes, the least or largest of those that the sizes
+ * ask for. */
+static void resize_keep_ratio(lw_call *c, lw_resize *r, const uint32_t *axes, uint32_t count,
+                              bool larger) {
   double scale = larger ? 0 : INFINITY;
   for (uint32_t i = 0; i < count; i++) {
     scale = larger ? fmax(scale, r->scale[axes[i]]) : fmin(scale, r->scale[axes[i]]);
@@ -232,21 +254,27 @@ static bool resize_has(lw_call *c, uint32_t i) {
   return lw__call_has(c, i) && lw__shape_numel(&shape) != 0;
 }
 
-/* False when sizes or scales are wanted for a symbolic axis that stays as it is: such axes keep their extent. */
-static bool resize_prepare(lw_call *c, lw_value_id x, lw_resize *r, const uint32_t *axes, uint32_t count,
-                           const double *scales, const lw_content_elem *sizes, uint32_t *out_axes) {
+/* False when sizes or scales are wanted for a symbolic axis that stays as it is: such axes keep
+ * their extent. */
+static bool resize_prepare(lw_call *c, lw_value_id x, lw_resize *r, const uint32_t *axes,
+                           uint32_t count, const double *scales, const lw_content_elem *sizes,
+                           uint32_t *out_axes) {
   *out_axes = 0;
   for (uint32_t i = 0; i < count && lw__call_ok(c); i++) {
     lw_extent extent = lw__b_dim(c, x, axes[i]);
     if (!lw__extent_is_number(extent)) {
       bool same = scales != NULL ? scales[i] == 1
-                                 : sizes[i].kind == LW_CONTENT_EXTENT && lw__call_same_extent(c, sizes[i].extent, extent);
+                                 : sizes[i].kind == LW_CONTENT_EXTENT &&
+                                       lw__call_same_extent(c, sizes[i].extent, extent);
       if (same) continue;
     }
     r->in[axes[i]] = lw__call_static(c, extent);
-    if (scales != NULL) resize_set_scale(c, r, axes[i], scales[i]);
-    else if (sizes[i].kind == LW_CONTENT_EXTENT) (void)lw__call_static(c, sizes[i].extent);
-    else resize_set_size(c, r, axes[i], sizes[i].value.i);
+    if (scales != NULL)
+      resize_set_scale(c, r, axes[i], scales[i]);
+    else if (sizes[i].kind == LW_CONTENT_EXTENT)
+      (void)lw__call_static(c, sizes[i].extent);
+    else
+      resize_set_size(c, r, axes[i], sizes[i].value.i);
     *out_axes |= 1u << axes[i];
   }
   return lw__call_ok(c);
@@ -255,7 +283,8 @@ static bool resize_prepare(lw_call *c, lw_value_id x, lw_resize *r, const uint32
 void lw__op_resize(lw_call *c) {
   static const char *const policies[] = {"stretch", "not_larger", "not_smaller", NULL};
   lw_value_id x = lw__call_in(c, 0);
-  uint32_t rank = lw__b_rank(c, x), axes[LW_MAX_RANK], given = 0, mask, scales_at = c->opset < 11 ? 1 : 2;
+  uint32_t rank = lw__b_rank(c, x), axes[LW_MAX_RANK], given = 0, mask,
+           scales_at = c->opset < 11 ? 1 : 2;
   lw_resize r = {.mode = (lw_resize_mode)lw__call_choice(c, "mode", resize_modes)};
   r.coord = (lw_resize_coord)lw__call_choice(c, "coordinate_transformation_mode", resize_coords);
   r.round = (lw_resize_round)lw__call_choice(c, "nearest_mode", resize_rounds);
@@ -271,10 +300,14 @@ void lw__op_resize(lw_call *c) {
   uint32_t count = resize_axes(c, rank, axes);
   const double *scales = NULL;
   const lw_content_elem *sizes = NULL;
-  if (resize_has(c, scales_at)) scales = lw__call_floats(c, scales_at, &given);
-  else if (lw__call_has(c, 3)) sizes = lw__call_elems(c, 3, &given);
-  else lw__call_invalid(c, "it has neither scales nor sizes");
-  if (lw__call_ok(c) && given != count) lw__call_invalid(c, "%u scales or sizes for %u axes", given, count);
+  if (resize_has(c, scales_at))
+    scales = lw__call_floats(c, scales_at, &given);
+  else if (lw__call_has(c, 3))
+    sizes = lw__call_elems(c, 3, &given);
+  else
+    lw__call_invalid(c, "it has neither scales nor sizes");
+  if (lw__call_ok(c) && given != count)
+    lw__call_invalid(c, "%u scales or sizes for %u axes", given, count);
   if (!lw__call_ok(c)) return;
   resize_read_roi(c, &r, axes, count);
   if (!resize_prepare(c, x, &r, axes, count, scales, sizes, &mask)) return;
@@ -286,7 +319,8 @@ void lw__op_resize(lw_call *c) {
 void lw__op_upsample(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   uint32_t rank = lw__b_rank(c, x), axes[LW_MAX_RANK], given = 0, mask;
-  lw_resize r = {.mode = (lw_resize_mode)lw__call_choice(c, "mode", resize_modes), .coord = COORD_ASYMMETRIC,
+  lw_resize r = {.mode = (lw_resize_mode)lw__call_choice(c, "mode", resize_modes),
+                 .coord = COORD_ASYMMETRIC,
                  .round = ROUND_FLOOR};
   const double *scales = NULL;
   const lw_proto_attr *attr = lw__call_attr(c, "scales");
@@ -298,8 +332,10 @@ void lw__op_upsample(lw_call *c) {
   } else if (lw__call_has(c, 1)) {
     scales = lw__call_floats(c, 1, &given);
   }
-  if (lw__call_ok(c) && (scales == NULL || given != rank)) lw__call_invalid(c, "%u scales for %u dimensions", given, rank);
+  if (lw__call_ok(c) && (scales == NULL || given != rank))
+    lw__call_invalid(c, "%u scales for %u dimensions", given, rank);
   if (!lw__call_ok(c)) return;
   for (uint32_t d = 0; d < rank; d++) axes[d] = d;
-  if (resize_prepare(c, x, &r, axes, rank, scales, NULL, &mask)) lw__call_out(c, 0, resize_all(c, &r, x, rank, mask));
+  if (resize_prepare(c, x, &r, axes, rank, scales, NULL, &mask))
+    lw__call_out(c, 0, resize_all(c, &r, x, rank, mask));
 }

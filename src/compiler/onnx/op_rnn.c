@@ -1,5 +1,6 @@
-/* op_rnn.c: RNN, GRU and LSTM, unrolled over time. The products with the inputs of all steps are one product; each step
- * then adds the product with the state. Gate order is ONNX's: RNN i; GRU z r h; LSTM i o f c. */
+/* op_rnn.c: RNN, GRU and LSTM, unrolled over time. The products with the inputs of all steps are
+ * one product; each step then adds the product with the state. Gate order is ONNX's: RNN i; GRU z r
+ * h; LSTM i o f c. */
 #include <string.h>
 
 #include "compiler/onnx/import_internal.h"
@@ -51,18 +52,23 @@ static bool rnn_name_is(lw_str a, const char *b) {
 }
 
 static bool rnn_takes_alpha(lw_activation kind) {
-  return kind != LW_ACT_RELU && kind != LW_ACT_TANH && kind != LW_ACT_SIGMOID && kind != LW_ACT_SOFTSIGN && kind != LW_ACT_SOFTPLUS;
+  return kind != LW_ACT_RELU && kind != LW_ACT_TANH && kind != LW_ACT_SIGMOID &&
+         kind != LW_ACT_SOFTSIGN && kind != LW_ACT_SOFTPLUS;
 }
 static bool rnn_takes_beta(lw_activation kind) {
   return kind == LW_ACT_AFFINE || kind == LW_ACT_SCALED_TANH || kind == LW_ACT_HARD_SIGMOID;
 }
 
 static void rnn_read_activations(lw_call *c, lw_rnn *r) {
-  static const lw_activation usual[3][3] = {{LW_ACT_TANH, 0, 0}, {LW_ACT_SIGMOID, LW_ACT_TANH, 0}, {LW_ACT_SIGMOID, LW_ACT_TANH, LW_ACT_TANH}};
+  static const lw_activation usual[3][3] = {{LW_ACT_TANH, 0, 0},
+                                            {LW_ACT_SIGMOID, LW_ACT_TANH, 0},
+                                            {LW_ACT_SIGMOID, LW_ACT_TANH, LW_ACT_TANH}};
   uint32_t per = r->kind == LW_RNN_RNN ? 1 : r->kind == LW_RNN_GRU ? 2 : 3, alphas = 0, betas = 0;
-  const lw_proto_attr *names = lw__call_attr(c, "activations"), *alpha = lw__call_attr(c, "activation_alpha"),
+  const lw_proto_attr *names = lw__call_attr(c, "activations"),
+                      *alpha = lw__call_attr(c, "activation_alpha"),
                       *beta = lw__call_attr(c, "activation_beta");
-  if (names != NULL && names->strings.count != per * r->directions) lw__call_invalid(c, "%u activations", names->strings.count);
+  if (names != NULL && names->strings.count != per * r->directions)
+    lw__call_invalid(c, "%u activations", names->strings.count);
   for (uint32_t k = 0; k < per * r->directions && lw__call_ok(c); k++) {
     lw_rnn_activation *act = &r->act[k / per][k % per];
     act->kind = usual[r->kind][k % per];
@@ -71,15 +77,19 @@ static void rnn_read_activations(lw_call *c, lw_rnn *r) {
     for (size_t i = 0; i < LW_ARRAY_COUNT(rnn_activations) && !known; i++) {
       known = rnn_name_is(names->strings.data[k], rnn_activations[i].name);
       if (!known) continue;
-      *act = (lw_rnn_activation){rnn_activations[i].kind, rnn_activations[i].alpha, rnn_activations[i].beta};
-      if (rnn_takes_alpha(act->kind) && alpha != NULL && alphas < alpha->floats.count) act->alpha = (double)alpha->floats.data[alphas++];
-      if (rnn_takes_beta(act->kind) && beta != NULL && betas < beta->floats.count) act->beta = (double)beta->floats.data[betas++];
+      *act = (lw_rnn_activation){rnn_activations[i].kind, rnn_activations[i].alpha,
+                                 rnn_activations[i].beta};
+      if (rnn_takes_alpha(act->kind) && alpha != NULL && alphas < alpha->floats.count)
+        act->alpha = (double)alpha->floats.data[alphas++];
+      if (rnn_takes_beta(act->kind) && beta != NULL && betas < beta->floats.count)
+        act->beta = (double)beta->floats.data[betas++];
     }
     if (!known) lw__call_unsupported(c, "an activation function");
   }
 }
 
-static lw_value_id rnn_activate(lw_call *c, const lw_rnn *r, uint32_t direction, uint32_t which, lw_value_id x) {
+static lw_value_id rnn_activate(lw_call *c, const lw_rnn *r, uint32_t direction, uint32_t which,
+                                lw_value_id x) {
   if (r->clip > 0) {
     x = lw__b_map2s(c, LW_FN_MAX, lw__b_map2s(c, LW_FN_MIN, x, r->clip), -r->clip);
   }
@@ -87,8 +97,10 @@ static lw_value_id rnn_activate(lw_call *c, const lw_rnn *r, uint32_t direction,
   return lw__op_apply_activation(c, act->kind, x, act->alpha, act->beta);
 }
 
-/* Input |i| in the compute type with its direction taken out of dim |axis|; LW_NONE when left out. */
-static lw_value_id rnn_operand(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t rank, uint32_t axis, uint32_t direction) {
+/* Input |i| in the compute type with its direction taken out of dim |axis|; LW_NONE when left out.
+ */
+static lw_value_id rnn_operand(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t rank,
+                               uint32_t axis, uint32_t direction) {
   lw_value_id v = lw__call_in(c, i);
   if (v == LW_NONE) return LW_NONE;
   if (lw__b_rank(c, v) != rank || lw__b_dim(c, v, axis) != r->directions) {
@@ -106,19 +118,21 @@ static lw_value_id rnn_gate(lw_call *c, const lw_rnn *r, lw_value_id x, uint32_t
 /* What one direction needs in every step. */
 typedef struct lw_rnn_weights {
   uint32_t direction;
-  lw_value_id xw;           /* [T, B, G*H]: input products with their biases */
-  lw_value_id recurrent;    /* [H, G*H] */
-  lw_value_id reset_bias;   /* GRU with linear_before_reset: [H] */
-  lw_value_id peephole[3];  /* LSTM: i, o, f; or LW_NONE */
+  lw_value_id xw;          /* [T, B, G*H]: input products with their biases */
+  lw_value_id recurrent;   /* [H, G*H] */
+  lw_value_id reset_bias;  /* GRU with linear_before_reset: [H] */
+  lw_value_id peephole[3]; /* LSTM: i, o, f; or LW_NONE */
 } lw_rnn_weights;
 
 static void rnn_prepare(lw_call *c, const lw_rnn *r, uint32_t direction, lw_rnn_weights *w) {
   *w = (lw_rnn_weights){direction, LW_NONE, LW_NONE, LW_NONE, {LW_NONE, LW_NONE, LW_NONE}};
-  lw_value_id in = rnn_operand(c, r, 1, 3, 0, direction), state = rnn_operand(c, r, 2, 3, 0, direction);
+  lw_value_id in = rnn_operand(c, r, 1, 3, 0, direction),
+              state = rnn_operand(c, r, 2, 3, 0, direction);
   lw_value_id bias = rnn_operand(c, r, 3, 2, 0, direction);
   lw_extent width = r->hidden * (int64_t)r->gates;
   if (in == LW_NONE || state == LW_NONE) return;
-  if (lw__b_dim(c, in, 0) != width || lw__b_dim(c, state, 0) != width || lw__b_dim(c, state, 1) != r->hidden) {
+  if (lw__b_dim(c, in, 0) != width || lw__b_dim(c, state, 0) != width ||
+      lw__b_dim(c, state, 1) != r->hidden) {
     lw__call_invalid(c, "its weights do not fit hidden_size %lld", (long long)r->hidden);
     return;
   }
@@ -126,7 +140,8 @@ static void rnn_prepare(lw_call *c, const lw_rnn *r, uint32_t direction, lw_rnn_
   w->xw = lw__b_matmul(c, r->x, lw__b_swap(c, in, 0, 1));
   if (bias != LW_NONE) {
     if (lw__b_dim(c, bias, 0) != 2 * width) lw__call_invalid(c, "its bias has another size");
-    lw_value_id wb = lw__b_slice(c, bias, 0, 0, 1, width), rb = lw__b_slice(c, bias, 0, width, 1, width);
+    lw_value_id wb = lw__b_slice(c, bias, 0, 0, 1, width),
+                rb = lw__b_slice(c, bias, 0, width, 1, width);
     if (r->reset_after) { /* the bias of the reset product stays apart */
       w->reset_bias = lw__b_slice(c, rb, 0, 2 * r->hidden, 1, r->hidden);
       lw_shape zeros = {1, {r->hidden}};
@@ -140,30 +155,38 @@ static void rnn_prepare(lw_call *c, const lw_rnn *r, uint32_t direction, lw_rnn_
   for (uint32_t k = 0; k < 3 && p != LW_NONE; k++) w->peephole[k] = rnn_gate(c, r, p, k);
 }
 
-static lw_value_id rnn_peep(lw_call *c, const lw_rnn_weights *w, uint32_t which, lw_value_id gate, lw_value_id cell) {
+static lw_value_id rnn_peep(lw_call *c, const lw_rnn_weights *w, uint32_t which, lw_value_id gate,
+                            lw_value_id cell) {
   if (w->peephole[which] == LW_NONE) return gate;
   return lw__b_add(c, gate, lw__b_mul(c, w->peephole[which], cell));
 }
 
-static void rnn_step_lstm(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt, lw_value_id *h, lw_value_id *cell) {
+static void rnn_step_lstm(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt,
+                          lw_value_id *h, lw_value_id *cell) {
   lw_value_id all = lw__b_add(c, xt, lw__b_matmul(c, *h, w->recurrent));
-  lw_value_id i = rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 0, rnn_gate(c, r, all, 0), *cell));
+  lw_value_id i =
+      rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 0, rnn_gate(c, r, all, 0), *cell));
   lw_value_id f = r->couple ? lw__b_sub(c, lw__b_scalar(c, r->compute, 1), i)
-                            : rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 2, rnn_gate(c, r, all, 2), *cell));
+                            : rnn_activate(c, r, w->direction, 0,
+                                           rnn_peep(c, w, 2, rnn_gate(c, r, all, 2), *cell));
   lw_value_id g = rnn_activate(c, r, w->direction, 1, rnn_gate(c, r, all, 3));
   *cell = lw__b_add(c, lw__b_mul(c, f, *cell), lw__b_mul(c, i, g));
-  lw_value_id o = rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 1, rnn_gate(c, r, all, 1), *cell));
+  lw_value_id o =
+      rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 1, rnn_gate(c, r, all, 1), *cell));
   lw_rnn unclipped = *r;
   unclipped.clip = 0;
   *h = lw__b_mul(c, o, rnn_activate(c, &unclipped, w->direction, 2, *cell));
 }
 
-static void rnn_step_gru(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt, lw_value_id *h) {
+static void rnn_step_gru(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt,
+                         lw_value_id *h) {
   int64_t n = r->hidden;
   lw_value_id zr = lw__b_matmul(c, *h, lw__b_slice(c, w->recurrent, 1, 0, 1, 2 * n));
   lw_value_id rh = lw__b_slice(c, w->recurrent, 1, 2 * n, 1, n);
-  lw_value_id z = rnn_activate(c, r, w->direction, 0, lw__b_add(c, rnn_gate(c, r, xt, 0), rnn_gate(c, r, zr, 0)));
-  lw_value_id reset = rnn_activate(c, r, w->direction, 0, lw__b_add(c, rnn_gate(c, r, xt, 1), rnn_gate(c, r, zr, 1)));
+  lw_value_id z = rnn_activate(c, r, w->direction, 0,
+                               lw__b_add(c, rnn_gate(c, r, xt, 0), rnn_gate(c, r, zr, 0)));
+  lw_value_id reset = rnn_activate(c, r, w->direction, 0,
+                                   lw__b_add(c, rnn_gate(c, r, xt, 1), rnn_gate(c, r, zr, 1)));
   lw_value_id inner;
   if (r->reset_after) {
     inner = lw__b_matmul(c, *h, rh);
@@ -178,7 +201,8 @@ static void rnn_step_gru(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, l
 }
 
 /* States of one direction: |steps[t]| is the state after input t. */
-static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id *steps, lw_value_id *h, lw_value_id *cell) {
+static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id *steps,
+                    lw_value_id *h, lw_value_id *cell) {
   lw_rnn_weights w;
   lw_shape state = {2, {r->batch, r->hidden}};
   bool backward = r->reverse || direction == 1;
@@ -192,11 +216,15 @@ static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id
   for (int64_t n = 0; n < r->steps && lw__call_ok(c); n++) {
     int64_t t = backward ? r->steps - 1 - n : n;
     lw_value_id xt = lw__b_squeeze(c, lw__b_slice(c, w.xw, 0, t, 1, 1), 0);
-    if (r->kind == LW_RNN_LSTM) rnn_step_lstm(c, r, &w, xt, h, cell);
-    else if (r->kind == LW_RNN_GRU) rnn_step_gru(c, r, &w, xt, h);
-    else *h = rnn_activate(c, r, direction, 0, lw__b_add(c, xt, lw__b_matmul(c, *h, w.recurrent)));
+    if (r->kind == LW_RNN_LSTM)
+      rnn_step_lstm(c, r, &w, xt, h, cell);
+    else if (r->kind == LW_RNN_GRU)
+      rnn_step_gru(c, r, &w, xt, h);
+    else
+      *h = rnn_activate(c, r, direction, 0, lw__b_add(c, xt, lw__b_matmul(c, *h, w.recurrent)));
     steps[t] = *h;
-    if (c->graph->nodes.count > c->im->limits.nodes) lw__call_unsupported(c, "more operations than the limit");
+    if (c->graph->nodes.count > c->im->limits.nodes)
+      lw__call_unsupported(c, "more operations than the limit");
   }
 }
 
@@ -233,7 +261,8 @@ static bool rnn_read(lw_call *c, lw_rnn *r) {
   r->couple = r->kind == LW_RNN_LSTM && lw__call_int(c, "input_forget", 0) != 0;
   r->clip = lw__call_float(c, "clip", 0);
   lw__call_ignore(c, "output_sequence");
-  if (lw__b_rank(c, x) != 3 || lw__b_rank(c, lw__call_in(c, 2)) != 3) lw__call_invalid(c, "its input must have 3 dimensions");
+  if (lw__b_rank(c, x) != 3 || lw__b_rank(c, lw__call_in(c, 2)) != 3)
+    lw__call_invalid(c, "its input must have 3 dimensions");
   r->dtype = lw__b_dtype(c, x);
   x = lw__b_up(c, x);
   r->x = r->batch_first ? lw__b_swap(c, x, 0, 1) : x;
@@ -241,9 +270,12 @@ static bool rnn_read(lw_call *c, lw_rnn *r) {
   r->steps = lw__call_static(c, lw__b_dim(c, r->x, 0));
   r->batch = lw__b_dim(c, r->x, 1);
   r->hidden = lw__call_static(c, lw__b_dim(c, lw__call_in(c, 2), 2));
-  if (lw__call_int(c, "hidden_size", r->hidden) != r->hidden) lw__call_invalid(c, "hidden_size does not fit the weights");
-  if (r->steps > RNN_STEPS_MAX) lw__call_unsupported(c, "%lld steps, more than %d", (long long)r->steps, RNN_STEPS_MAX);
-  if (r->hidden < 1 || r->hidden > INT32_MAX) lw__call_invalid(c, "hidden_size %lld", (long long)r->hidden);
+  if (lw__call_int(c, "hidden_size", r->hidden) != r->hidden)
+    lw__call_invalid(c, "hidden_size does not fit the weights");
+  if (r->steps > RNN_STEPS_MAX)
+    lw__call_unsupported(c, "%lld steps, more than %d", (long long)r->steps, RNN_STEPS_MAX);
+  if (r->hidden < 1 || r->hidden > INT32_MAX)
+    lw__call_invalid(c, "hidden_size %lld", (long long)r->hidden);
   rnn_read_activations(c, r);
   rnn_check_lengths(c, r);
   return lw__call_ok(c);

@@ -5,7 +5,7 @@
 #include "compiler/onnx/import_internal.h"
 #include "compiler/onnx/op.h"
 
-/* ---- symbolic elements ---------------------------------------------------------------------------------------*/
+/* ---- symbolic elements ----------------------------------------------------------------------*/
 
 lw_value_id lw__op_elements(lw_call *c, const lw_content_elem *elems, uint32_t count, bool scalar) {
   int64_t numbers[LW_CONTENT_MAX] = {0};
@@ -35,7 +35,8 @@ bool lw__op_shape_of_elems(lw_call *c, const lw_content_elem *elems, uint32_t ra
 
 void lw__op_shape(lw_call *c) {
   lw_shape shape = lw__b_shape(c, lw__call_in(c, 0));
-  int64_t rank = shape.rank, start = lw__call_int(c, "start", 0), end = lw__call_int(c, "end", rank);
+  int64_t rank = shape.rank, start = lw__call_int(c, "start", 0),
+          end = lw__call_int(c, "end", rank);
   start = lw__max_i64(0, lw__min_i64(start < 0 ? start + rank : start, rank));
   end = lw__max_i64(0, lw__min_i64(end < 0 ? end + rank : end, rank));
   lw_content_elem elems[LW_MAX_RANK];
@@ -47,12 +48,13 @@ void lw__op_shape(lw_call *c) {
 void lw__op_size(lw_call *c) {
   lw_shape shape = lw__b_shape(c, lw__call_in(c, 0));
   lw_extent product = 1;
-  for (uint32_t d = 0; d < shape.rank; d++) product = lw__call_extent(c, LW_EXTENT_MUL, product, shape.dim[d]);
+  for (uint32_t d = 0; d < shape.rank; d++)
+    product = lw__call_extent(c, LW_EXTENT_MUL, product, shape.dim[d]);
   lw_content_elem elem = lw__content_extent(product);
   lw__call_out(c, 0, lw__op_elements(c, &elem, 1, true));
 }
 
-/* ---- reshaping -----------------------------------------------------------------------------------------------*/
+/* ---- reshaping ------------------------------------------------------------------------------*/
 
 void lw__op_identity(lw_call *c) { lw__call_out(c, 0, lw__call_in(c, 0)); }
 
@@ -78,7 +80,8 @@ static lw_extent shape_infer_hole(lw_call *c, const lw_shape *from, const lw_sha
     return 0;
   }
   if (lw__extent_is_number(above) && lw__extent_is_number(below) && above % below != 0) {
-    lw__call_invalid(c, "%lld elements do not divide into %lld parts", (long long)above, (long long)below);
+    lw__call_invalid(c, "%lld elements do not divide into %lld parts", (long long)above,
+                     (long long)below);
     return 0;
   }
   return lw__call_extent(c, LW_EXTENT_FLOORDIV, above, below);
@@ -116,7 +119,8 @@ void lw__op_flatten(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   uint32_t rank = lw__b_rank(c, x);
   int64_t axis = lw__call_int(c, "axis", 1);
-  if (axis < -(int64_t)rank || axis > (int64_t)rank) lw__call_invalid(c, "axis %lld", (long long)axis);
+  if (axis < -(int64_t)rank || axis > (int64_t)rank)
+    lw__call_invalid(c, "axis %lld", (long long)axis);
   if (!lw__call_ok(c)) return;
   uint32_t split = (uint32_t)(axis < 0 ? axis + rank : axis);
   lw_value_id right = lw__b_merge(c, x, split, rank);
@@ -142,8 +146,10 @@ void lw__op_unsqueeze(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   lw_shape from = lw__b_shape(c, x), to = {0};
   uint32_t count = 0, mask = 0, next = 0;
-  const int64_t *axes = c->opset < 13 ? lw__call_ints(c, "axes", &count) : lw__call_numbers(c, 1, &count);
-  if (count > LW_MAX_RANK - from.rank) lw__call_unsupported(c, "more than %d dimensions", LW_MAX_RANK);
+  const int64_t *axes =
+      c->opset < 13 ? lw__call_ints(c, "axes", &count) : lw__call_numbers(c, 1, &count);
+  if (count > LW_MAX_RANK - from.rank)
+    lw__call_unsupported(c, "more than %d dimensions", LW_MAX_RANK);
   for (uint32_t i = 0; i < count && lw__call_ok(c); i++) {
     uint32_t axis = lw__call_axis(c, axes[i], from.rank + count);
     if (mask >> axis & 1) lw__call_invalid(c, "axis %u is named twice", axis);
@@ -160,7 +166,8 @@ void lw__op_transpose(lw_call *c) {
   uint32_t rank = lw__b_rank(c, x), count;
   const int64_t *given = lw__call_ints(c, "perm", &count);
   uint8_t perm[LW_MAX_RANK];
-  if (count != 0 && count != rank) lw__call_invalid(c, "perm has %u entries for %u dimensions", count, rank);
+  if (count != 0 && count != rank)
+    lw__call_invalid(c, "perm has %u entries for %u dimensions", count, rank);
   if (!lw__call_ok(c)) return;
   for (uint32_t d = 0; d < rank; d++) {
     perm[d] = (uint8_t)(count == 0 ? rank - 1 - d : lw__call_axis(c, given[d], rank));
@@ -173,7 +180,8 @@ void lw__op_expand(lw_call *c) {
   lw_shape from = lw__b_shape(c, x), to;
   lw_content_elem elems[LW_MAX_RANK];
   uint32_t rank;
-  if (!lw__call_shape_input(c, 1, elems, &rank) || !lw__op_shape_of_elems(c, elems, rank, &to)) return;
+  if (!lw__call_shape_input(c, 1, elems, &rank) || !lw__op_shape_of_elems(c, elems, rank, &to))
+    return;
   to = lw__call_broadcast_shape(c, &from, &to);
   lw__call_out(c, 0, lw__b_broadcast(c, x, &to));
 }
@@ -192,15 +200,17 @@ void lw__op_tile(lw_call *c) {
   lw_content_elem elems[LW_MAX_RANK];
   lw_shape times;
   uint32_t count;
-  if (!lw__call_shape_input(c, 1, elems, &count) || !lw__op_shape_of_elems(c, elems, count, &times)) return;
-  if (count != lw__b_rank(c, x)) lw__call_invalid(c, "%u repeats for %u dimensions", count, lw__b_rank(c, x));
+  if (!lw__call_shape_input(c, 1, elems, &count) || !lw__op_shape_of_elems(c, elems, count, &times))
+    return;
+  if (count != lw__b_rank(c, x))
+    lw__call_invalid(c, "%u repeats for %u dimensions", count, lw__b_rank(c, x));
   for (uint32_t d = 0; d < count && lw__call_ok(c); d++) {
     if (times.dim[d] != 1) x = shape_tile(c, x, d, times.dim[d]);
   }
   lw__call_out(c, 0, x);
 }
 
-/* ---- joining and cutting -------------------------------------------------------------------------------------*/
+/* ---- joining and cutting --------------------------------------------------------------------*/
 
 void lw__op_concat(lw_call *c) {
   lw_value_id *in = lw__b_alloc(c, c->in_count, sizeof *in);
@@ -217,7 +227,8 @@ void lw__op_concat(lw_call *c) {
 static void shape_split_even(lw_call *c, lw_extent extent, uint32_t parts, lw_extent *sizes) {
   int64_t length = lw__call_static(c, extent), part = lw__ceil_div(length, parts);
   if (c->opset < 18 && length % parts != 0) {
-    lw__call_invalid(c, "a dimension of %lld does not split into %u equal parts", (long long)length, parts);
+    lw__call_invalid(c, "a dimension of %lld does not split into %u equal parts", (long long)length,
+                     parts);
   }
   for (uint32_t i = 0; i < parts; i++) {
     sizes[i] = lw__max_i64(0, lw__min_i64(part, length - (int64_t)i * part));
@@ -228,8 +239,10 @@ static void shape_split_sizes(lw_call *c, lw_extent extent, uint32_t parts, lw_e
   uint32_t count = 0;
   const int64_t *given = NULL;
   bool by_input = c->opset >= 13 && lw__call_has(c, 1);
-  if (by_input) given = lw__call_numbers(c, 1, &count);
-  else if (c->opset < 13) given = lw__call_ints(c, "split", &count);
+  if (by_input)
+    given = lw__call_numbers(c, 1, &count);
+  else if (c->opset < 13)
+    given = lw__call_ints(c, "split", &count);
   int64_t wanted = lw__call_int(c, "num_outputs", parts);
   if (!by_input && wanted != parts) lw__call_invalid(c, "num_outputs does not fit the outputs");
   if (count == 0 && !by_input) {
@@ -240,10 +253,12 @@ static void shape_split_sizes(lw_call *c, lw_extent extent, uint32_t parts, lw_e
   int64_t total = 0;
   for (uint32_t i = 0; i < parts && lw__call_ok(c); i++) {
     sizes[i] = given[i];
-    if (given[i] < 0 || !lw__add_i64(total, given[i], &total)) lw__call_invalid(c, "a part of %lld", (long long)given[i]);
+    if (given[i] < 0 || !lw__add_i64(total, given[i], &total))
+      lw__call_invalid(c, "a part of %lld", (long long)given[i]);
   }
   if (lw__extent_is_number(extent) && total != extent) {
-    lw__call_invalid(c, "the parts have %lld elements, the dimension %lld", (long long)total, (long long)extent);
+    lw__call_invalid(c, "the parts have %lld elements, the dimension %lld", (long long)total,
+                     (long long)extent);
   }
 }
 
@@ -261,8 +276,9 @@ void lw__op_split(lw_call *c) {
 }
 
 /* One axis of a Slice. Bounds are clamped as the specification says. */
-static lw_value_id shape_slice(lw_call *c, lw_value_id x, uint32_t axis, const lw_content_elem *first,
-                               const lw_content_elem *last, int64_t step) {
+static lw_value_id shape_slice(lw_call *c, lw_value_id x, uint32_t axis,
+                               const lw_content_elem *first, const lw_content_elem *last,
+                               int64_t step) {
   lw_extent extent = lw__b_dim(c, x, axis);
   bool numbers = first->kind == LW_CONTENT_NUMBER && last->kind == LW_CONTENT_NUMBER;
   int64_t from = first->value.i, to = last->value.i;
@@ -304,17 +320,23 @@ static lw_value_id shape_slice(lw_call *c, lw_value_id x, uint32_t axis, const l
 
 void lw__op_slice(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
-  uint32_t rank = lw__b_rank(c, x), starts_count, ends_count, axes_count = 0, steps_count = 0, seen = 0;
+  uint32_t rank = lw__b_rank(c, x), starts_count, ends_count, axes_count = 0, steps_count = 0,
+           seen = 0;
   const lw_content_elem *starts, *ends;
   const int64_t *axes = NULL, *steps = NULL;
   if (c->opset < 10) {
     lw_content_elem bounds[2][LW_MAX_RANK];
-    const int64_t *s = lw__call_ints(c, "starts", &starts_count), *e = lw__call_ints(c, "ends", &ends_count);
-    if (starts_count > LW_MAX_RANK || ends_count > LW_MAX_RANK) lw__call_invalid(c, "too many axes");
-    for (uint32_t i = 0; lw__call_ok(c) && i < starts_count; i++) bounds[0][i] = lw__content_i64(s[i]);
-    for (uint32_t i = 0; lw__call_ok(c) && i < ends_count; i++) bounds[1][i] = lw__content_i64(e[i]);
+    const int64_t *s = lw__call_ints(c, "starts", &starts_count),
+                  *e = lw__call_ints(c, "ends", &ends_count);
+    if (starts_count > LW_MAX_RANK || ends_count > LW_MAX_RANK)
+      lw__call_invalid(c, "too many axes");
+    for (uint32_t i = 0; lw__call_ok(c) && i < starts_count; i++)
+      bounds[0][i] = lw__content_i64(s[i]);
+    for (uint32_t i = 0; lw__call_ok(c) && i < ends_count; i++)
+      bounds[1][i] = lw__content_i64(e[i]);
     axes = lw__call_ints(c, "axes", &axes_count);
-    if (!lw__call_ok(c) || starts_count != ends_count || (axes_count != 0 && axes_count != starts_count)) {
+    if (!lw__call_ok(c) || starts_count != ends_count ||
+        (axes_count != 0 && axes_count != starts_count)) {
       lw__call_invalid(c, "starts, ends and axes differ in length");
       return;
     }
@@ -342,10 +364,10 @@ void lw__op_slice(lw_call *c) {
   lw__call_out(c, 0, x);
 }
 
-/* ---- rearranging blocks --------------------------------------------------------------------------------------*/
+/* ---- rearranging blocks ---------------------------------------------------------------------*/
 
-static lw_value_id shape_blocks(lw_call *c, lw_value_id x, const lw_shape *apart, const uint8_t *perm,
-                                const lw_shape *result) {
+static lw_value_id shape_blocks(lw_call *c, lw_value_id x, const lw_shape *apart,
+                                const uint8_t *perm, const lw_shape *result) {
   return lw__b_reshape(c, lw__b_permute(c, lw__b_reshape(c, x, apart), perm), result);
 }
 
@@ -362,11 +384,14 @@ void lw__op_depth_to_space(lw_call *c) {
   }
   if (!lw__call_ok(c)) return;
   int64_t depth = channels / (block * block);
-  lw_shape result = {4, {s.dim[0], depth, lw__call_affine(c, s.dim[2], block, 0), lw__call_affine(c, s.dim[3], block, 0)}};
+  lw_shape result = {4,
+                     {s.dim[0], depth, lw__call_affine(c, s.dim[2], block, 0),
+                      lw__call_affine(c, s.dim[3], block, 0)}};
   lw_shape dcr = {6, {s.dim[0], block, block, depth, s.dim[2], s.dim[3]}};
   lw_shape by_column = {6, {s.dim[0], depth, block, block, s.dim[2], s.dim[3]}};
-  lw__call_out(c, 0, crd ? shape_blocks(c, x, &by_column, (uint8_t[]){0, 1, 4, 2, 5, 3}, &result)
-                         : shape_blocks(c, x, &dcr, (uint8_t[]){0, 3, 4, 1, 5, 2}, &result));
+  lw__call_out(c, 0,
+               crd ? shape_blocks(c, x, &by_column, (uint8_t[]){0, 1, 4, 2, 5, 3}, &result)
+                   : shape_blocks(c, x, &dcr, (uint8_t[]){0, 3, 4, 1, 5, 2}, &result));
 }
 
 void lw__op_space_to_depth(lw_call *c) {
@@ -376,14 +401,16 @@ void lw__op_space_to_depth(lw_call *c) {
   if (s.rank != 4) lw__call_invalid(c, "its input must have 4 dimensions");
   if (block < 1 || block > INT32_MAX) lw__call_invalid(c, "blocksize %lld", (long long)block);
   int64_t h = lw__call_static(c, s.dim[2]), w = lw__call_static(c, s.dim[3]);
-  if (lw__call_ok(c) && (h % block != 0 || w % block != 0)) lw__call_invalid(c, "the blocks do not fit");
+  if (lw__call_ok(c) && (h % block != 0 || w % block != 0))
+    lw__call_invalid(c, "the blocks do not fit");
   if (!lw__call_ok(c)) return;
   lw_shape apart = {6, {s.dim[0], s.dim[1], h / block, block, w / block, block}};
-  lw_shape result = {4, {s.dim[0], lw__call_affine(c, s.dim[1], block * block, 0), h / block, w / block}};
+  lw_shape result = {
+      4, {s.dim[0], lw__call_affine(c, s.dim[1], block * block, 0), h / block, w / block}};
   lw__call_out(c, 0, shape_blocks(c, x, &apart, (uint8_t[]){0, 3, 5, 1, 2, 4}, &result));
 }
 
-/* ---- padding -------------------------------------------------------------------------------------------------*/
+/* ---- padding --------------------------------------------------------------------------------*/
 
 typedef enum lw_pad_mode { PAD_CONSTANT, PAD_REFLECT, PAD_EDGE, PAD_WRAP } lw_pad_mode;
 
@@ -395,11 +422,13 @@ static int64_t shape_pad_source(lw_pad_mode mode, int64_t i, int64_t n) {
   return at < n ? at : 2 * (n - 1) - at;
 }
 
-static lw_value_id shape_pad_axis(lw_call *c, lw_value_id x, uint32_t axis, lw_pad_mode mode, int64_t lo,
-                                  int64_t hi) {
+static lw_value_id shape_pad_axis(lw_call *c, lw_value_id x, uint32_t axis, lw_pad_mode mode,
+                                  int64_t lo, int64_t hi) {
   int64_t n = lw__call_static(c, lw__b_dim(c, x, axis)), total;
   if (!lw__add_i64(n, lo, &total) || !lw__add_i64(total, hi, &total)) total = -1;
-  if (n == 0 || total < 0) lw__call_invalid(c, "a dimension of %lld is padded by %lld and %lld", (long long)n, (long long)lo, (long long)hi);
+  if (n == 0 || total < 0)
+    lw__call_invalid(c, "a dimension of %lld is padded by %lld and %lld", (long long)n,
+                     (long long)lo, (long long)hi);
   int64_t *index = lw__b_alloc(c, total, sizeof *index);
   if (index == NULL) return LW_NONE;
   for (int64_t i = 0; i < total; i++) index[i] = shape_pad_source(mode, i - lo, n);
@@ -412,7 +441,8 @@ static lw_value_id shape_crop(lw_call *c, lw_value_id x, uint32_t rank, int64_t 
     int64_t lo = lw__min_i64(pads[d], 0), hi = lw__min_i64(pads[rank + d], 0);
     if (lo == 0 && hi == 0) continue;
     int64_t n = lw__call_static(c, lw__b_dim(c, x, d));
-    if (lo < -n || hi < -n || n + lo + hi < 0) lw__call_invalid(c, "more is cut off dimension %u than it has", d);
+    if (lo < -n || hi < -n || n + lo + hi < 0)
+      lw__call_invalid(c, "more is cut off dimension %u than it has", d);
     x = lw__b_slice(c, x, d, -lo, 1, n + lo + hi);
     pads[d] = lw__max_i64(pads[d], 0);
     pads[rank + d] = lw__max_i64(pads[rank + d], 0);
@@ -433,13 +463,15 @@ static lw_scalar shape_pad_value(lw_call *c, lw_value_id x) {
   uint32_t count;
   const lw_content_elem *elem = lw__call_elems(c, 2, &count);
   if (elem == NULL) return value;
-  if (count != 1 || elem->kind != LW_CONTENT_NUMBER) lw__call_invalid(c, "the padding value must be one number");
+  if (count != 1 || elem->kind != LW_CONTENT_NUMBER)
+    lw__call_invalid(c, "the padding value must be one number");
   return lw__cast(elem->value, lw__b_dtype(c, c->in[2]), dtype);
 }
 
 static bool shape_read_pads(lw_call *c, uint32_t rank, int64_t *pads) {
   uint32_t count, axes_count = rank;
-  const int64_t *given = c->opset < 11 ? lw__call_ints(c, "pads", &count) : lw__call_numbers(c, 1, &count);
+  const int64_t *given =
+      c->opset < 11 ? lw__call_ints(c, "pads", &count) : lw__call_numbers(c, 1, &count);
   const int64_t *axes = NULL;
   if (lw__call_has(c, 3)) axes = lw__call_numbers(c, 3, &axes_count);
   if (!lw__call_ok(c)) return false;
@@ -466,7 +498,8 @@ void lw__op_pad(lw_call *c) {
     return;
   }
   for (uint32_t d = 0; d < rank && lw__call_ok(c); d++) {
-    if (pads[d] != 0 || pads[rank + d] != 0) x = shape_pad_axis(c, x, d, mode, pads[d], pads[rank + d]);
+    if (pads[d] != 0 || pads[rank + d] != 0)
+      x = shape_pad_axis(c, x, d, mode, pads[d], pads[rank + d]);
   }
   lw__call_out(c, 0, x);
 }

@@ -1,11 +1,12 @@
-/* op_source.c: operators that make values from little or nothing, masks, and control flow that is decided on import. */
+/* op_source.c: operators that make values from little or nothing, masks, and control flow that is
+ * decided on import. */
 #include <math.h>
 #include <string.h>
 
 #include "compiler/onnx/op.h"
 #include "compiler/onnx/tensor.h"
 
-/* ---- constants -----------------------------------------------------------------------------------------------*/
+/* ---- constants ------------------------------------------------------------------------------*/
 
 static lw_value_id source_floats(lw_call *c, const float *data, uint32_t count, bool scalar) {
   lw_shape shape = {.rank = scalar ? 0 : 1, .dim = {count}};
@@ -21,8 +22,10 @@ void lw__op_constant(lw_call *c) {
   const lw_proto_attr *a;
   lw_value_id y = LW_NONE;
   if ((a = lw__call_attr(c, "value")) != NULL) {
-    if (a->t == NULL) lw__call_invalid(c, "its value is not a tensor");
-    else y = lw__call_tensor(c, a->t);
+    if (a->t == NULL)
+      lw__call_invalid(c, "its value is not a tensor");
+    else
+      y = lw__call_tensor(c, a->t);
   } else if ((a = lw__call_attr(c, "value_float")) != NULL) {
     y = source_floats(c, &a->f, 1, true);
   } else if ((a = lw__call_attr(c, "value_floats")) != NULL) {
@@ -31,7 +34,8 @@ void lw__op_constant(lw_call *c) {
     y = source_ints(c, &a->i, 1, true);
   } else if ((a = lw__call_attr(c, "value_ints")) != NULL) {
     y = source_ints(c, a->ints.data, a->ints.count, false);
-  } else if (lw__call_attr(c, "value_string") != NULL || lw__call_attr(c, "value_strings") != NULL) {
+  } else if (lw__call_attr(c, "value_string") != NULL ||
+             lw__call_attr(c, "value_strings") != NULL) {
     lw__call_unsupported(c, "strings");
   } else if (lw__call_attr(c, "sparse_value") != NULL) {
     lw__call_unsupported(c, "sparse tensors");
@@ -46,18 +50,21 @@ void lw__op_constant_of_shape(lw_call *c) {
   lw_shape shape, one = {0};
   uint32_t rank;
   const lw_proto_attr *a = lw__call_attr(c, "value");
-  if (!lw__call_shape_input(c, 0, elems, &rank) || !lw__op_shape_of_elems(c, elems, rank, &shape)) return;
-  lw_value_id value = a == NULL || a->t == NULL ? lw__b_scalar(c, LW_DTYPE_F32, 0) : lw__call_tensor(c, a->t);
+  if (!lw__call_shape_input(c, 0, elems, &rank) || !lw__op_shape_of_elems(c, elems, rank, &shape))
+    return;
+  lw_value_id value =
+      a == NULL || a->t == NULL ? lw__b_scalar(c, LW_DTYPE_F32, 0) : lw__call_tensor(c, a->t);
   lw_shape given = lw__b_shape(c, value);
-  if (lw__call_ok(c) && lw__shape_numel(&given) != 1) lw__call_invalid(c, "its value must have one element");
+  if (lw__call_ok(c) && lw__shape_numel(&given) != 1)
+    lw__call_invalid(c, "its value must have one element");
   lw__call_out(c, 0, lw__b_broadcast(c, lw__b_reshape(c, value, &one), &shape));
 }
 
-/* ---- counting ------------------------------------------------------------------------------------------------*/
+/* ---- counting -------------------------------------------------------------------------------*/
 
 /* start + i * step for i = 0 .. count-1 in |dtype|. */
-static lw_value_id source_progression(lw_call *c, lw_dtype dtype, lw_value_id start, lw_value_id step,
-                                      lw_extent count) {
+static lw_value_id source_progression(lw_call *c, lw_dtype dtype, lw_value_id start,
+                                      lw_value_id step, lw_extent count) {
   lw_shape shape = {.rank = 1, .dim = {count}}, scalar = {0};
   bool is_float = lw__dtype_is_float(dtype);
   lw_value_id i = lw__b_iota(c, is_float ? LW_DTYPE_I64 : dtype, &shape, 0);
@@ -87,11 +94,15 @@ static lw_extent source_range_symbolic(lw_call *c, const lw_content_elem *e) {
   lw_content_elem round[3] = {span, lw__content_i64(e[2].value.i - 1)}, up = {0};
   if (!lw__call_keep(c, lw__content_apply(g, LW_FN_ADD, LW_DTYPE_I64, round, &up))) return 0;
   lw_content_elem divide[3] = {up, e[2]};
-  if (e[2].value.i == 1) steps = up;
-  else if (!lw__call_keep(c, lw__content_apply(g, LW_FN_DIV, LW_DTYPE_I64, divide, &steps))) return 0;
+  if (e[2].value.i == 1)
+    steps = up;
+  else if (!lw__call_keep(c, lw__content_apply(g, LW_FN_DIV, LW_DTYPE_I64, divide, &steps)))
+    return 0;
   if (steps.kind == LW_CONTENT_NUMBER) return lw__max_i64(steps.value.i, 0);
   if (steps.kind == LW_CONTENT_EXTENT) return steps.extent;
-  lw__call_usage(c, "the length of the range depends on symbolic dimensions: give them numbers with --dim NAME=N");
+  lw__call_usage(c,
+                 "the length of the range depends on symbolic dimensions: give them numbers with "
+                 "--dim NAME=N");
   return 0;
 }
 
@@ -112,11 +123,14 @@ void lw__op_range(lw_call *c) {
   if (symbolic && !is_float) {
     count = source_range_symbolic(c, e);
   } else if (symbolic) {
-    for (uint32_t i = 0; i < 3; i++) (void)lw__call_static(c, e[i].kind == LW_CONTENT_EXTENT ? e[i].extent : 0);
+    for (uint32_t i = 0; i < 3; i++)
+      (void)lw__call_static(c, e[i].kind == LW_CONTENT_EXTENT ? e[i].extent : 0);
   } else if (is_float) {
     double n = ceil((e[1].value.f - e[0].value.f) / e[2].value.f);
-    if (!(n < 1e15) || e[2].value.f == 0) lw__call_invalid(c, "a range without an end");
-    else count = n > 0 ? (int64_t)n : 0;
+    if (!(n < 1e15) || e[2].value.f == 0)
+      lw__call_invalid(c, "a range without an end");
+    else
+      count = n > 0 ? (int64_t)n : 0;
   } else {
     int64_t span, step = e[2].value.i;
     if (step == 0 || __builtin_sub_overflow(e[1].value.i, e[0].value.i, &span)) {
@@ -128,7 +142,7 @@ void lw__op_range(lw_call *c) {
   lw__call_out(c, 0, source_progression(c, dtype, lw__call_in(c, 0), lw__call_in(c, 2), count));
 }
 
-/* ---- masks ---------------------------------------------------------------------------------------------------*/
+/* ---- masks ----------------------------------------------------------------------------------*/
 
 /* Row and column numbers of the last two dims of |x|, as [R, 1] and [1, C]. */
 static void source_row_column(lw_call *c, lw_value_id x, lw_value_id *row, lw_value_id *column) {
@@ -148,7 +162,8 @@ void lw__op_eye_like(lw_call *c) {
   if (lw__b_rank(c, x) != 2) lw__call_invalid(c, "it needs a matrix");
   source_row_column(c, x, &row, &column);
   lw_value_id shape = lw__b_const(c, LW_DTYPE_I64, &(lw_shape){0}, &k);
-  lw__call_out(c, 0, lw__b_cast(c, lw__b_map2(c, LW_FN_EQ, lw__b_add(c, row, shape), column), dtype));
+  lw__call_out(c, 0,
+               lw__b_cast(c, lw__b_map2(c, LW_FN_EQ, lw__b_add(c, row, shape), column), dtype));
 }
 
 void lw__op_trilu(lw_call *c) {
@@ -156,11 +171,14 @@ void lw__op_trilu(lw_call *c) {
   bool upper = lw__call_int(c, "upper", 1) != 0;
   lw_shape scalar = {0};
   source_row_column(c, x, &row, &column);
-  if (k != LW_NONE) row = lw__b_add(c, row, lw__b_reshape(c, lw__b_cast(c, k, LW_DTYPE_I64), &scalar));
+  if (k != LW_NONE)
+    row = lw__b_add(c, row, lw__b_reshape(c, lw__b_cast(c, k, LW_DTYPE_I64), &scalar));
   lw_value_id keep = lw__b_map2(c, upper ? LW_FN_GE : LW_FN_LE, column, row);
   lw_dtype dtype = lw__b_dtype(c, x);
-  if (dtype == LW_DTYPE_BOOL) lw__call_out(c, 0, lw__b_map2(c, LW_FN_AND, keep, x));
-  else lw__call_out(c, 0, lw__b_select(c, keep, x, lw__b_scalar(c, dtype, 0)));
+  if (dtype == LW_DTYPE_BOOL)
+    lw__call_out(c, 0, lw__b_map2(c, LW_FN_AND, keep, x));
+  else
+    lw__call_out(c, 0, lw__b_select(c, keep, x, lw__b_scalar(c, dtype, 0)));
 }
 
 void lw__op_one_hot(lw_call *c) {
@@ -188,7 +206,8 @@ void lw__op_cumulative(lw_call *c) {
   lw_red red = (lw_red)c->op->arg;
   lw_value_id x = lw__call_in(c, 0);
   uint32_t rank = lw__b_rank(c, x);
-  bool exclusive = lw__call_int(c, "exclusive", 0) != 0, reverse = lw__call_int(c, "reverse", 0) != 0;
+  bool exclusive = lw__call_int(c, "exclusive", 0) != 0,
+       reverse = lw__call_int(c, "reverse", 0) != 0;
   uint32_t axis = lw__call_axis(c, lw__call_number(c, 1, 0), rank);
   lw_dtype dtype = lw__b_dtype(c, x);
   if (!lw__call_ok(c)) return;
@@ -201,7 +220,7 @@ void lw__op_cumulative(lw_call *c) {
   lw__call_out(c, 0, lw__b_reduce(c, red, terms, 1u << (axis + 1), false));
 }
 
-/* ---- decided on import ---------------------------------------------------------------------------------------*/
+/* ---- decided on import ----------------------------------------------------------------------*/
 
 void lw__op_dropout(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
@@ -221,7 +240,8 @@ void lw__op_dropout(lw_call *c) {
 void lw__op_if(lw_call *c) {
   const lw_proto_attr *yes = lw__call_attr(c, "then_branch"), *no = lw__call_attr(c, "else_branch");
   double condition;
-  if (yes == NULL || no == NULL || yes->g == NULL || no->g == NULL) lw__call_invalid(c, "it needs two branches");
+  if (yes == NULL || no == NULL || yes->g == NULL || no->g == NULL)
+    lw__call_invalid(c, "it needs two branches");
   if (!lw__call_ok(c)) return;
   if (!lw__call_known_scalar(c, c->in[0], &condition)) {
     lw__call_unsupported(c, "a condition that is computed from data");

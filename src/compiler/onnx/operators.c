@@ -31,8 +31,10 @@ const lw_operator *lw__operator_find(lw_str domain, lw_str name) {
     uint32_t mid = (lo + hi) / 2;
     int order = operator_compare(domain, name, &lw__operators[mid]);
     if (order == 0) return &lw__operators[mid];
-    if (order < 0) hi = mid;
-    else lo = mid + 1;
+    if (order < 0)
+      hi = mid;
+    else
+      lo = mid + 1;
   }
   return NULL;
 }

@@ -1,6 +1,7 @@
-/* proto.c: from wire fields to the structs of proto.h. One function per message; each adds to a struct that
- * may already hold fields, because a singular message that occurs twice is merged. Fields that lawson has no use
- * for, unknown ones, and known ones with another wire type than theirs are skipped. */
+/* proto.c: from wire fields to the structs of proto.h. One function per message; each adds to a
+ * struct that may already hold fields, because a singular message that occurs twice is merged.
+ * Fields that lawson has no use for, unknown ones, and known ones with another wire type than
+ * theirs are skipped. */
 #include "compiler/onnx/proto.h"
 
 #include <string.h>
@@ -231,7 +232,8 @@ static lw_status proto_read_shape(lw_proto_reader *r, lw_str bytes, lw_proto_val
 }
 
 /* TypeProto.Tensor */
-static lw_status proto_read_tensor_type(lw_proto_reader *r, lw_str bytes, lw_proto_value_info *out) {
+static lw_status proto_read_tensor_type(lw_proto_reader *r, lw_str bytes,
+                                        lw_proto_value_info *out) {
   lw_wire wire = lw__wire_of(bytes);
   for (lw_wire_field f; lw__wire_next(&wire, &f);) {
     if (proto_i32(&f, 1, &out->elem_type)) continue;
@@ -332,7 +334,8 @@ static lw_status proto_read_function(lw_proto_reader *r, lw_str bytes, lw_proto_
   return proto_done(r, &wire);
 }
 
-static lw_status proto_model_field(lw_proto_reader *r, const lw_wire_field *f, lw_proto_model *out) {
+static lw_status proto_model_field(lw_proto_reader *r, const lw_wire_field *f,
+                                   lw_proto_model *out) {
   if (proto_i64(f, 1, &out->ir_version) || proto_i64(f, 5, &out->model_version) ||
       proto_str(f, 2, &out->producer_name) || proto_str(f, 3, &out->producer_version) ||
       proto_str(f, 4, &out->domain) || f->type != LW_WIRE_BYTES) {

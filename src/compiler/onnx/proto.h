@@ -22,36 +22,73 @@ typedef struct lw_proto_graph lw_proto_graph;
 
 /* TensorProto.DataType */
 typedef enum lw_proto_type {
-  LW_PROTO_FLOAT = 1, LW_PROTO_UINT8, LW_PROTO_INT8, LW_PROTO_UINT16, LW_PROTO_INT16, LW_PROTO_INT32,
-  LW_PROTO_INT64, LW_PROTO_STRING, LW_PROTO_BOOL, LW_PROTO_FLOAT16, LW_PROTO_DOUBLE, LW_PROTO_UINT32,
-  LW_PROTO_UINT64, LW_PROTO_COMPLEX64, LW_PROTO_COMPLEX128, LW_PROTO_BFLOAT16, LW_PROTO_FLOAT8E4M3FN,
-  LW_PROTO_FLOAT8E4M3FNUZ, LW_PROTO_FLOAT8E5M2, LW_PROTO_FLOAT8E5M2FNUZ, LW_PROTO_UINT4, LW_PROTO_INT4,
-  LW_PROTO_FLOAT4E2M1, LW_PROTO_FLOAT8E8M0, LW_PROTO_UINT2, LW_PROTO_INT2
+  LW_PROTO_FLOAT = 1,
+  LW_PROTO_UINT8,
+  LW_PROTO_INT8,
+  LW_PROTO_UINT16,
+  LW_PROTO_INT16,
+  LW_PROTO_INT32,
+  LW_PROTO_INT64,
+  LW_PROTO_STRING,
+  LW_PROTO_BOOL,
+  LW_PROTO_FLOAT16,
+  LW_PROTO_DOUBLE,
+  LW_PROTO_UINT32,
+  LW_PROTO_UINT64,
+  LW_PROTO_COMPLEX64,
+  LW_PROTO_COMPLEX128,
+  LW_PROTO_BFLOAT16,
+  LW_PROTO_FLOAT8E4M3FN,
+  LW_PROTO_FLOAT8E4M3FNUZ,
+  LW_PROTO_FLOAT8E5M2,
+  LW_PROTO_FLOAT8E5M2FNUZ,
+  LW_PROTO_UINT4,
+  LW_PROTO_INT4,
+  LW_PROTO_FLOAT4E2M1,
+  LW_PROTO_FLOAT8E8M0,
+  LW_PROTO_UINT2,
+  LW_PROTO_INT2
 } lw_proto_type;
 
-typedef struct lw_proto_entry { lw_str key, value; } lw_proto_entry;
+typedef struct lw_proto_entry {
+  lw_str key, value;
+} lw_proto_entry;
 
 typedef struct lw_proto_tensor {
   lw_str name;
-  int32_t data_type;   /* lw_proto_type, or anything */
-  uint32_t rank;       /* number of dims in the file; only the first LW_MAX_RANK are kept */
+  int32_t data_type; /* lw_proto_type, or anything */
+  uint32_t rank;     /* number of dims in the file; only the first LW_MAX_RANK are kept */
   int64_t dims[LW_MAX_RANK];
   bool has_raw, is_external;
   lw_str raw;
-  lw_proto_strings parts; /* the message's own bytes (several when it was given in pieces): typed data are in there */
+  lw_proto_strings parts; /* the message's own bytes (several when it was given in pieces): typed
+                             data are in there */
   LW_PROTO_LIST(lw_proto_entry) external;
 } lw_proto_tensor;
 
 /* AttributeProto.AttributeType */
 typedef enum lw_proto_attr_type {
-  LW_ATTR_UNDEFINED, LW_ATTR_FLOAT, LW_ATTR_INT, LW_ATTR_STRING, LW_ATTR_TENSOR, LW_ATTR_GRAPH, LW_ATTR_FLOATS,
-  LW_ATTR_INTS, LW_ATTR_STRINGS, LW_ATTR_TENSORS, LW_ATTR_GRAPHS, LW_ATTR_SPARSE_TENSOR, LW_ATTR_SPARSE_TENSORS,
-  LW_ATTR_TYPE_PROTO, LW_ATTR_TYPE_PROTOS
+  LW_ATTR_UNDEFINED,
+  LW_ATTR_FLOAT,
+  LW_ATTR_INT,
+  LW_ATTR_STRING,
+  LW_ATTR_TENSOR,
+  LW_ATTR_GRAPH,
+  LW_ATTR_FLOATS,
+  LW_ATTR_INTS,
+  LW_ATTR_STRINGS,
+  LW_ATTR_TENSORS,
+  LW_ATTR_GRAPHS,
+  LW_ATTR_SPARSE_TENSOR,
+  LW_ATTR_SPARSE_TENSORS,
+  LW_ATTR_TYPE_PROTO,
+  LW_ATTR_TYPE_PROTOS
 } lw_proto_attr_type;
 
 typedef struct lw_proto_attr {
-  lw_str name, ref_name; /* ref_name: the attribute of the enclosing function that is meant, or empty */
-  int32_t type;          /* lw_proto_attr_type; filled in from the payload when the file leaves it out */
+  lw_str name,
+      ref_name; /* ref_name: the attribute of the enclosing function that is meant, or empty */
+  int32_t type; /* lw_proto_attr_type; filled in from the payload when the file leaves it out */
   float f;
   int64_t i;
   lw_str s;
@@ -76,7 +113,8 @@ typedef struct lw_proto_dim {
 
 typedef struct lw_proto_value_info {
   lw_str name;
-  bool has_type, is_tensor, has_shape; /* a type that is not a tensor: sequence, map, optional, sparse */
+  bool has_type, is_tensor,
+      has_shape; /* a type that is not a tensor: sequence, map, optional, sparse */
   int32_t elem_type;
   LW_PROTO_LIST(lw_proto_dim) dims;
 } lw_proto_value_info;
@@ -90,7 +128,10 @@ struct lw_proto_graph {
   uint32_t sparse_initializer_count;
 };
 
-typedef struct lw_proto_opset { lw_str domain; int64_t version; } lw_proto_opset;
+typedef struct lw_proto_opset {
+  lw_str domain;
+  int64_t version;
+} lw_proto_opset;
 typedef LW_PROTO_LIST(lw_proto_opset) lw_proto_opsets;
 
 typedef struct lw_proto_function {
@@ -110,9 +151,10 @@ typedef struct lw_proto_model {
   LW_PROTO_LIST(lw_proto_function) functions;
 } lw_proto_model;
 
-/* Reads a ModelProto. |where| is the file's name for messages. The result is in |arena| and points into |bytes|.
- * Malformed bytes: LW_STATUS_MODEL_INVALID; deeper nesting than LW_PROTO_DEPTH_MAX: LW_STATUS_UNSUPPORTED.
- * Time and memory are linear in the number of bytes; weights are not touched. */
+/* Reads a ModelProto. |where| is the file's name for messages. The result is in |arena| and points
+ * into |bytes|. Malformed bytes: LW_STATUS_MODEL_INVALID; deeper nesting than LW_PROTO_DEPTH_MAX:
+ * LW_STATUS_UNSUPPORTED. Time and memory are linear in the number of bytes; weights are not
+ * touched. */
 lw_status lw__proto_read_model(lw_str bytes, const char *where, lw_arena *arena, lw_diag *diag,
                                lw_proto_model *out) LW_MUST_CHECK;
 /* Reads a TensorProto that stands alone in a file. */

@@ -1,4 +1,5 @@
-/* summary.c: what a model is and what of it lawson can do, for people. The import itself is the judge. */
+/* summary.c: what a model is and what of it lawson can do, for people. The import itself is the
+ * judge. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +13,19 @@ static lw_status summary_domain(lw_onnx_summary *s, lw_str domain, const char **
   return summary_text(s, domain.len == 0 ? lw__str_of("ai.onnx") : domain, out);
 }
 
-/* ---- inputs and outputs --------------------------------------------------------------------------------------*/
+/* ---- inputs and outputs ---------------------------------------------------------------------*/
 
 static void summary_add_dim(lw_text *text, const lw_proto_dim *dim) {
-  if (dim->has_value) lw__text_add(text, "%lld", (long long)dim->value);
-  else if (dim->param.len == 0) lw__text_add(text, "?");
-  else lw__text_add_n(text, dim->param.ptr, dim->param.len);
+  if (dim->has_value)
+    lw__text_add(text, "%lld", (long long)dim->value);
+  else if (dim->param.len == 0)
+    lw__text_add(text, "?");
+  else
+    lw__text_add_n(text, dim->param.ptr, dim->param.len);
 }
 
-static lw_status summary_port(lw_onnx_summary *s, const lw_proto_value_info *info, lw_onnx_port *out) {
+static lw_status summary_port(lw_onnx_summary *s, const lw_proto_value_info *info,
+                              lw_onnx_port *out) {
   lw_text text = {0};
   for (uint32_t d = 0; d < info->dims.count; d++) {
     if (d != 0) lw__text_add(&text, ", ");
@@ -28,11 +33,14 @@ static lw_status summary_port(lw_onnx_summary *s, const lw_proto_value_info *inf
   }
   lw_status status = text.status;
   const char *shape = lw__text_str(&text);
-  if (status == LW_OK) status = lw__arena_printf(&s->arena, &out->shape, info->has_shape ? "[%s]" : "unknown%s", shape);
+  if (status == LW_OK)
+    status =
+        lw__arena_printf(&s->arena, &out->shape, info->has_shape ? "[%s]" : "unknown%s", shape);
   lw__text_deinit(&text);
   LW_TRY(status);
   lw_dtype dtype = lw__tensor_dtype(info->elem_type);
-  const char *type = dtype != LW_DTYPE_NONE ? lw_dtype_name(dtype) : lw__tensor_type_name(info->elem_type);
+  const char *type =
+      dtype != LW_DTYPE_NONE ? lw_dtype_name(dtype) : lw__tensor_type_name(info->elem_type);
   out->type = !info->is_tensor ? "not a tensor" : type == NULL ? "undefined" : type;
   return summary_text(s, info->name, &out->name);
 }
@@ -44,8 +52,10 @@ static lw_status summary_ports(lw_onnx_summary *s, const lw_import *im) {
   for (uint32_t i = 0; i < graph->initializers.count && status == LW_OK; i++) {
     status = lw__map_put(&constants, graph->initializers.data[i].name, i, NULL, NULL);
   }
-  if (status == LW_OK) status = lw__arena_alloc(&s->arena, graph->inputs.count, sizeof *s->inputs, &s->inputs);
-  if (status == LW_OK) status = lw__arena_alloc(&s->arena, graph->outputs.count, sizeof *s->outputs, &s->outputs);
+  if (status == LW_OK)
+    status = lw__arena_alloc(&s->arena, graph->inputs.count, sizeof *s->inputs, &s->inputs);
+  if (status == LW_OK)
+    status = lw__arena_alloc(&s->arena, graph->outputs.count, sizeof *s->outputs, &s->outputs);
   for (uint32_t i = 0; i < graph->inputs.count && status == LW_OK; i++) {
     if (lw__map_get(&constants, graph->inputs.data[i].name) != LW_NONE) continue;
     status = summary_port(s, &graph->inputs.data[i], &s->inputs[s->input_count++]);
@@ -57,7 +67,7 @@ static lw_status summary_ports(lw_onnx_summary *s, const lw_import *im) {
   return status;
 }
 
-/* ---- operators -----------------------------------------------------------------------------------------------*/
+/* ---- operators ------------------------------------------------------------------------------*/
 
 typedef struct lw_summary_count {
   lw_onnx_summary *summary;
@@ -67,7 +77,8 @@ typedef struct lw_summary_count {
 
 static lw_status summary_count_graph(lw_summary_count *s, const lw_proto_graph *graph);
 
-static lw_status summary_count_nodes(lw_summary_count *s, const lw_proto_node *nodes, uint32_t count) {
+static lw_status summary_count_nodes(lw_summary_count *s, const lw_proto_node *nodes,
+                                     uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     const lw_proto_node *node = &nodes[i];
     const char *domain, *key;
@@ -75,8 +86,9 @@ static lw_status summary_count_nodes(lw_summary_count *s, const lw_proto_node *n
     uint32_t index;
     s->summary->node_count++;
     LW_TRY(summary_domain(s->summary, node->domain, &domain));
-    LW_TRY(lw__arena_printf(&s->summary->arena, &key, "%.*s:%s", (int)lw__min_i64((int64_t)node->op_type.len, 1000),
-                            node->op_type.ptr, domain));
+    LW_TRY(lw__arena_printf(&s->summary->arena, &key, "%.*s:%s",
+                            (int)lw__min_i64((int64_t)node->op_type.len, 1000), node->op_type.ptr,
+                            domain));
     LW_TRY(lw__map_put(&s->names, lw__str_of(key), s->counts.count, &added, &index));
     if (added) {
       const char *name;
@@ -92,7 +104,8 @@ static lw_status summary_count_nodes(lw_summary_count *s, const lw_proto_node *n
 }
 
 static lw_status summary_count_graph(lw_summary_count *s, const lw_proto_graph *graph) {
-  return summary_count_nodes(s, graph->nodes.data, graph->nodes.count); /* as deep as the reader allows */
+  return summary_count_nodes(s, graph->nodes.data,
+                             graph->nodes.count); /* as deep as the reader allows */
 }
 
 static int summary_compare_counts(const void *a, const void *b) {
@@ -111,7 +124,8 @@ static lw_status summary_operators(lw_onnx_summary *s, const lw_import *im) {
   }
   if (status == LW_OK && count.counts.count != 0) {
     qsort(count.counts.data, count.counts.count, sizeof *count.counts.data, summary_compare_counts);
-    status = lw__arena_dup(&s->arena, count.counts.data, count.counts.count * sizeof *count.counts.data, &s->operators);
+    status = lw__arena_dup(&s->arena, count.counts.data,
+                           count.counts.count * sizeof *count.counts.data, &s->operators);
     s->operator_count = count.counts.count;
   }
   lw__map_deinit(&count.names);
@@ -119,7 +133,7 @@ static lw_status summary_operators(lw_onnx_summary *s, const lw_import *im) {
   return status;
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------*/
+/* ---- the rest -------------------------------------------------------------------------------*/
 
 static lw_status summary_header(lw_onnx_summary *s, const lw_import *im) {
   const lw_proto_model *model = &im->model;
@@ -164,19 +178,22 @@ static lw_status summary_findings(lw_onnx_summary *s, const lw_import *im) {
   return LW_OK;
 }
 
-lw_status lw__onnx_summary(const char *path, const lw_import_options *options, lw_diag *diag, lw_onnx_summary *out) {
+lw_status lw__onnx_summary(const char *path, const lw_import_options *options, lw_diag *diag,
+                           lw_onnx_summary *out) {
   *out = (lw_onnx_summary){.problem = ""};
   lw_graph graph;
   lw_diag findings = {0};
   LW_TRY(lw__graph_init(&graph, &findings));
-  lw_import im = {.graph = &graph, .diag = &findings, .options = options, .limits = lw__import_default_limits};
+  lw_import im = {
+      .graph = &graph, .diag = &findings, .options = options, .limits = lw__import_default_limits};
   lw_str bytes = {0};
   lw_status status = lw__import_open(&im, path, diag, &bytes);
   if (status == LW_OK) {
     out->status = lw__import_run(&im, bytes);
     status = out->status == LW_STATUS_OUT_OF_MEMORY ? out->status : LW_OK;
   }
-  if (status == LW_OK) status = summary_text(out, lw__str_of(lw__diag_first_error(&findings)), &out->problem);
+  if (status == LW_OK)
+    status = summary_text(out, lw__str_of(lw__diag_first_error(&findings)), &out->problem);
   if (status == LW_OK) status = summary_header(out, &im);
   if (status == LW_OK) status = summary_ports(out, &im);
   if (status == LW_OK) status = summary_operators(out, &im);

@@ -1,5 +1,5 @@
-/* tensor.c: raw bytes, typed fields and external files to constants. The shape says how many bytes there must be;
- * nothing is allocated before as many are known to be there. */
+/* tensor.c: raw bytes, typed fields and external files to constants. The shape says how many bytes
+ * there must be; nothing is allocated before as many are known to be there. */
 #include "compiler/onnx/tensor.h"
 
 #include <string.h>
@@ -120,7 +120,7 @@ static lw_status tensor_use_bytes(lw_tensor_job *job, lw_str bytes, const char *
   return job->type->dtype == LW_DTYPE_BOOL ? tensor_clean_bools(job) : LW_OK;
 }
 
-/* ---- typed fields --------------------------------------------------------------------------------------------*/
+/* ---- typed fields ---------------------------------------------------------------------------*/
 
 static void tensor_store(const lw_tensor_type *type, uint8_t *data, size_t index, uint64_t bits) {
   size_t size = lw_dtype_size_bytes(type->dtype);
@@ -128,7 +128,8 @@ static void tensor_store(const lw_tensor_type *type, uint8_t *data, size_t index
   memcpy(data + index * size, &bits, size); /* the low bytes: little endian */
 }
 
-/* Calls for every occurrence of the typed field; decodes into |data| when that is not NULL, else counts. */
+/* Calls for every occurrence of the typed field; decodes into |data| when that is not NULL, else
+ * counts. */
 static lw_status tensor_scan(const lw_tensor_job *job, uint8_t *data, size_t *out_count,
                              lw_str *out_only) {
   size_t count = 0, occurrences = 0;
@@ -173,7 +174,7 @@ static lw_status tensor_from_typed(lw_tensor_job *job) {
   return LW_OK;
 }
 
-/* ---- external data -------------------------------------------------------------------------------------------*/
+/* ---- external data --------------------------------------------------------------------------*/
 
 static bool tensor_parse_size(lw_str text, uint64_t *out) {
   uint64_t value = 0;
@@ -189,7 +190,8 @@ static bool tensor_parse_size(lw_str text, uint64_t *out) {
 static lw_status tensor_map_file(lw_tensor_job *job, lw_str location, lw_file_map *out) {
   lw_tensor_files *files = job->files;
   if (files->dir == NULL) {
-    return tensor_invalid(job, "the data are in another file, and this model came without a folder");
+    return tensor_invalid(job,
+                          "the data are in another file, and this model came without a folder");
   }
   uint32_t known = lw__map_get(&files->by_location, location);
   if (known != LW_NONE) {
@@ -223,25 +225,29 @@ static lw_status tensor_from_external(lw_tensor_job *job) {
     } else if (lw__str_is(entry->key, "length")) {
       ok = has_length = tensor_parse_size(entry->value, &length);
     }
-    if (!ok) return tensor_invalid(job, "the offset or length of its external data is not a number");
+    if (!ok)
+      return tensor_invalid(job, "the offset or length of its external data is not a number");
   }
   if (location.len == 0) return tensor_invalid(job, "its external data name no file");
   lw_file_map map = {0};
   LW_TRY(tensor_map_file(job, location, &map));
-  if (offset > map.bytes) return tensor_invalid(job, "its external data begin behind the file's end");
+  if (offset > map.bytes)
+    return tensor_invalid(job, "its external data begin behind the file's end");
   uint64_t left = map.bytes - offset;
   /* Without a length the shape decides. */
   if (!has_length) length = job->out->bytes;
   if (length > left || job->out->bytes > left) {
-    return tensor_invalid(job, "its external data need %llu bytes at offset %llu of a file of %zu",
-                          (unsigned long long)lw__max_i64((int64_t)length, (int64_t)job->out->bytes),
-                          (unsigned long long)offset, map.bytes);
+    return tensor_invalid(
+        job, "its external data need %llu bytes at offset %llu of a file of %zu",
+        (unsigned long long)lw__max_i64((int64_t)length, (int64_t)job->out->bytes),
+        (unsigned long long)offset, map.bytes);
   }
-  return tensor_use_bytes(job, lw__str((const char *)map.data + (map.bytes == 0 ? 0 : offset), length),
+  return tensor_use_bytes(job,
+                          lw__str((const char *)map.data + (map.bytes == 0 ? 0 : offset), length),
                           "the external file's part");
 }
 
-/* ---- entry ---------------------------------------------------------------------------------------------------*/
+/* ---- entry ----------------------------------------------------------------------------------*/
 
 lw_status lw__tensor_load(lw_tensor_files *files, const lw_proto_tensor *proto, const char *where,
                           const char **out_reason, lw_tensor *out) {

@@ -1,5 +1,5 @@
-/* tensor.h: a TensorProto as a constant: type, shape, and the bytes of its elements, in place where the
- * file's layout allows it. */
+/* tensor.h: a TensorProto as a constant: type, shape, and the bytes of its elements, in place where
+ * the file's layout allows it. */
 #ifndef LW_COMPILER_ONNX_TENSOR_H
 #define LW_COMPILER_ONNX_TENSOR_H
 
@@ -9,8 +9,8 @@
 /* Where external data come from. Every file is mapped once, and belongs to |graph| from then on. */
 typedef struct lw_tensor_files {
   lw_graph *graph;
-  const char *dir;          /* the model's folder; NULL: the model has none, external data are refused */
-  lw_map by_location;       /* location -> index into graph->files */
+  const char *dir;    /* the model's folder; NULL: the model has none, external data are refused */
+  lw_map by_location; /* location -> index into graph->files */
 } lw_tensor_files;
 void lw__tensor_files_deinit(lw_tensor_files *files);
 
@@ -26,9 +26,9 @@ typedef struct lw_tensor {
   size_t bytes;
 } lw_tensor;
 
-/* |where| is the place for messages. LW_STATUS_MODEL_INVALID: sizes that do not fit, undefined types, a bad external
- * reference. LW_STATUS_UNSUPPORTED: a type or rank that lawson has not; the reason is then in |*out_reason|
- * (static or in the graph's arena) and no message is made. */
+/* |where| is the place for messages. LW_STATUS_MODEL_INVALID: sizes that do not fit, undefined
+ * types, a bad external reference. LW_STATUS_UNSUPPORTED: a type or rank that lawson has not; the
+ * reason is then in |*out_reason| (static or in the graph's arena) and no message is made. */
 lw_status lw__tensor_load(lw_tensor_files *files, const lw_proto_tensor *proto, const char *where,
                           const char **out_reason, lw_tensor *out) LW_MUST_CHECK;
 

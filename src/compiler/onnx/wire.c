@@ -1,5 +1,5 @@
-/* wire.c: decoding of tags, varints, fixed words and lengths. Every length is checked against what is
- * left before it is used, so no input can make a reader look outside its bytes. */
+/* wire.c: decoding of tags, varints, fixed words and lengths. Every length is checked against what
+ * is left before it is used, so no input can make a reader look outside its bytes. */
 #include "compiler/onnx/wire.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* wire.h: the protobuf wire format, read in place. A reader walks the fields of one message; what it
- * hands out points into the bytes that it was given. Knows nothing of ONNX. */
+/* wire.h: the protobuf wire format, read in place. A reader walks the fields of one message; what
+ * it hands out points into the bytes that it was given. Knows nothing of ONNX. */
 #ifndef LW_COMPILER_ONNX_WIRE_H
 #define LW_COMPILER_ONNX_WIRE_H
 
@@ -43,11 +43,13 @@ typedef struct lw_wire_scalars {
   uint64_t single;
   uint32_t singles_left;
 } lw_wire_scalars;
-/* False when the field is encoded in a way that such a repeated field cannot have (readers skip it). */
+/* False when the field is encoded in a way that such a repeated field cannot have (readers skip
+ * it). */
 bool lw__wire_scalars_begin(const lw_wire_field *field, lw_wire_type type, lw_wire_scalars *out);
 /* False at the end, and on malformed bytes; |scalars->packed.error| tells which. */
 bool lw__wire_scalars_next(lw_wire_scalars *scalars, uint64_t *out);
-/* Number of scalars without decoding them; malformed packed varints may make it too large, never too small. */
+/* Number of scalars without decoding them; malformed packed varints may make it too large, never
+ * too small. */
 size_t lw__wire_scalars_count(const lw_wire_scalars *scalars);
 
 #endif

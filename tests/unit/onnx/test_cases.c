@@ -1,4 +1,5 @@
-/* test_cases.c: the shared hostile models: each must be refused with the right status, soon. Skipped without
+/* test_cases.c: the shared hostile models: each must be refused with the right status, soon.
+ * Skipped without
  * ../shared/cases. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,8 +73,10 @@ static void test_hostile(void **state) {
     if (status != cases[i].want) {
       fail_msg("%s: %s (%s)", cases[i].name, lw_status_name(status), lw__diag_first_error(&diag));
     }
-    if (status == LW_OK) lw__graph_deinit(&graph);
-    else assert_true(lw__diag_first_error(&diag)[0] != '\0');
+    if (status == LW_OK)
+      lw__graph_deinit(&graph);
+    else
+      assert_true(lw__diag_first_error(&diag)[0] != '\0');
     if (ns > 1000000000) fail_msg("%s took %lld ms", cases[i].name, (long long)(ns / 1000000));
     lw__diag_deinit(&diag);
   }
@@ -90,7 +93,8 @@ static void test_prefixes(void **state) {
     void *copy = malloc(n + 1); /* of exactly this size, so that sanitizers see every step beyond */
     memcpy(copy, map.data, n);
     lw_status status = lw__onnx_import_bytes(copy, n, "prefix", NULL, NULL, &diag, &graph);
-    if (status != LW_STATUS_MODEL_INVALID) fail_msg("prefix of %zu bytes: %s", n, lw_status_name(status));
+    if (status != LW_STATUS_MODEL_INVALID)
+      fail_msg("prefix of %zu bytes: %s", n, lw_status_name(status));
     lw__diag_deinit(&diag);
     free(copy);
   }

@@ -1,4 +1,5 @@
-/* test_import.c: names, order, symbols, options, branches, functions, what is reported, shape arithmetic. */
+/* test_import.c: names, order, symbols, options, branches, functions, what is reported, shape
+ * arithmetic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,9 +22,12 @@ typedef struct lw_imported {
 /* Ends |graph|. */
 static void import_with(lw_text graph, const lw_import_options *options, lw_imported *out) {
   *out = (lw_imported){.model = pb_model(graph, 17)};
-  out->status = lw__onnx_import_bytes(out->model.data, out->model.len, "m.onnx", options, NULL, &out->diag, &out->graph);
-  if (out->status == LW_OK) assert_int_equal(lw__graph_verify(&out->graph, &out->diag), LW_OK);
-  else assert_true(out->diag.messages.count > 0);
+  out->status = lw__onnx_import_bytes(out->model.data, out->model.len, "m.onnx", options, NULL,
+                                      &out->diag, &out->graph);
+  if (out->status == LW_OK)
+    assert_int_equal(lw__graph_verify(&out->graph, &out->diag), LW_OK);
+  else
+    assert_true(out->diag.messages.count > 0);
 }
 static void import(lw_text graph, lw_imported *out) { import_with(graph, NULL, out); }
 
@@ -34,7 +38,9 @@ static void imported_end(lw_imported *m) {
 }
 
 static const char *first_error(const lw_imported *m) { return lw__diag_first_error(&m->diag); }
-static const char *first_where(const lw_imported *m) { return m->diag.messages.count == 0 ? "" : m->diag.messages.data[0].where; }
+static const char *first_where(const lw_imported *m) {
+  return m->diag.messages.count == 0 ? "" : m->diag.messages.data[0].where;
+}
 
 /* An x of f32[dims] and outputs named in |outputs|. */
 static lw_text graph_of(const char *dims, const char *outputs) {
@@ -49,13 +55,17 @@ static lw_text graph_of(const char *dims, const char *outputs) {
   }
   return g;
 }
-static void add(lw_text *g, const char *op, const char *in, const char *out) { pb_part(g, 1, pb_node(op, in, out)); }
+static void add(lw_text *g, const char *op, const char *in, const char *out) {
+  pb_part(g, 1, pb_node(op, in, out));
+}
 static void add_axis(lw_text *g, const char *op, const char *in, const char *out, int64_t axis) {
   lw_text node = pb_node(op, in, out);
   pb_attr_int(&node, "axis", axis);
   pb_part(g, 1, node);
 }
-static void add_ints(lw_text *g, const char *name, int n, const int64_t *values) { pb_part(g, 5, pb_ints(name, n, values)); }
+static void add_ints(lw_text *g, const char *name, int n, const int64_t *values) {
+  pb_part(g, 5, pb_ints(name, n, values));
+}
 
 static uint32_t count_op(const lw_graph *g, lw_op op) {
   uint32_t n = 0;
@@ -73,7 +83,7 @@ static void assert_shape(const lw_imported *m, const char *want) {
   lw__text_deinit(&text);
 }
 
-/* ---- the operator table --------------------------------------------------------------------------------------*/
+/* ---- the operator table ---------------------------------------------------------------------*/
 
 static void test_table_is_sorted(void **state) {
   (void)state;
@@ -88,7 +98,7 @@ static void test_table_is_sorted(void **state) {
   assert_non_null(lw__operator_find(lw__str_of("ai.onnx"), lw__str_of("Add")));
 }
 
-/* ---- names and order -----------------------------------------------------------------------------------------*/
+/* ---- names and order ------------------------------------------------------------------------*/
 
 static void test_names_and_provenance(void **state) {
   (void)state;
@@ -110,7 +120,9 @@ static void test_names_and_provenance(void **state) {
 
 static void test_bad_names(void **state) {
   (void)state;
-  static const struct { const char *op[3], *in[3], *out[3], *says; } cases[] = {
+  static const struct {
+    const char *op[3], *in[3], *out[3], *says;
+  } cases[] = {
       {{"Neg", NULL, NULL}, {"q"}, {"y"}, "not defined"},
       {{"Neg", "Abs", NULL}, {"t", "x"}, {"y", "t"}, "computed only later"},
       {{"Add", "Neg", NULL}, {"x b", "a"}, {"a", "b"}, "computed only later"},
@@ -124,10 +136,12 @@ static void test_bad_names(void **state) {
   for (size_t i = 0; i < LW_ARRAY_COUNT(cases); i++) {
     lw_imported m;
     lw_text g = graph_of("2", "y");
-    for (int k = 0; k < 3 && cases[i].op[k] != NULL; k++) add(&g, cases[i].op[k], cases[i].in[k], cases[i].out[k]);
+    for (int k = 0; k < 3 && cases[i].op[k] != NULL; k++)
+      add(&g, cases[i].op[k], cases[i].in[k], cases[i].out[k]);
     import(g, &m);
     assert_int_equal(m.status, LW_STATUS_MODEL_INVALID);
-    if (strstr(first_error(&m), cases[i].says) == NULL) fail_msg("case %zu says: %s", i, first_error(&m));
+    if (strstr(first_error(&m), cases[i].says) == NULL)
+      fail_msg("case %zu says: %s", i, first_error(&m));
     imported_end(&m);
   }
 }
@@ -173,7 +187,7 @@ static void test_input_and_constant_as_outputs(void **state) {
   imported_end(&m);
 }
 
-/* ---- what is not supported -----------------------------------------------------------------------------------*/
+/* ---- what is not supported ------------------------------------------------------------------*/
 
 static void test_all_unsupported_are_listed(void **state) {
   (void)state;
@@ -197,7 +211,7 @@ static void test_all_unsupported_are_listed(void **state) {
   imported_end(&m);
 }
 
-/* ---- symbols -------------------------------------------------------------------------------------------------*/
+/* ---- symbols --------------------------------------------------------------------------------*/
 
 /* Neg(x) reshaped to (Shape(x)[0], -1). */
 static lw_text reshape_graph(const char *dims) {
@@ -247,7 +261,8 @@ static void test_shape_option(void **state) {
   (void)state;
   lw_imported m;
   const char *names[] = {"x"}, *dims[] = {"batch"}, *wrong[] = {"q"};
-  lw_shape shape = lw__shape_of(3, (int64_t[]){5, 3, 4}), other = lw__shape_of(3, (int64_t[]){5, 3, 5});
+  lw_shape shape = lw__shape_of(3, (int64_t[]){5, 3, 4}),
+           other = lw__shape_of(3, (int64_t[]){5, 3, 5});
   int64_t six = 6;
   lw_import_options options = {.shape_names = names, .shapes = &shape, .shape_count = 1};
   import_with(reshape_graph("batch 3 4"), &options, &m);
@@ -330,7 +345,7 @@ static void test_anonymous_dims(void **state) {
   imported_end(&m);
 }
 
-/* ---- branches and functions ----------------------------------------------------------------------------------*/
+/* ---- branches and functions -----------------------------------------------------------------*/
 
 static lw_text branch(const char *op, const char *in, const char *out) {
   lw_text g = {0}, result = {0};
@@ -352,14 +367,16 @@ static void test_if(void **state) {
     pb_part(&g, 1, node);
     import(g, &m);
     assert_int_equal(m.status, taken ? LW_OK : LW_STATUS_UNSUPPORTED);
-    if (taken) assert_int_equal(lw__producer(&m.graph, m.graph.outputs.data[0])->attr.fn, LW_FN_EXP);
+    if (taken)
+      assert_int_equal(lw__producer(&m.graph, m.graph.outputs.data[0])->attr.fn, LW_FN_EXP);
     imported_end(&m);
   }
 }
 
 /* A model with function F of domain "local" whose body is |node| (and maybe a call of itself). */
 static void import_function(lw_text body, const char *call_attr, int64_t value, lw_imported *out) {
-  lw_text g = graph_of("2 3", "y"), node = pb_node("F", "x", "y"), function = {0}, import_ = {0}, model;
+  lw_text g = graph_of("2 3", "y"), node = pb_node("F", "x", "y"), function = {0}, import_ = {0},
+          model;
   pb_str(&node, 7, "local");
   if (call_attr != NULL) pb_attr_int(&node, call_attr, value);
   pb_part(&g, 1, node);
@@ -375,7 +392,8 @@ static void import_function(lw_text body, const char *call_attr, int64_t value, 
   model = pb_model(g, 17);
   pb_part(&model, 25, function);
   *out = (lw_imported){.model = model};
-  out->status = lw__onnx_import_bytes(model.data, model.len, "m.onnx", NULL, NULL, &out->diag, &out->graph);
+  out->status =
+      lw__onnx_import_bytes(model.data, model.len, "m.onnx", NULL, NULL, &out->diag, &out->graph);
 }
 
 static lw_text body_with_ref(const char *op) {
@@ -393,13 +411,16 @@ static void test_function(void **state) {
   import_function(body_with_ref("Softmax"), "axis", 0, &m);
   assert_int_equal(m.status, LW_OK);
   for (uint32_t n = 0; n < m.graph.nodes.count; n++) {
-    if (lw__node(&m.graph, n)->op == LW_OP_REDUCE) assert_int_equal(lw__node(&m.graph, n)->attr.reduce.axes, 1);
+    if (lw__node(&m.graph, n)->op == LW_OP_REDUCE)
+      assert_int_equal(lw__node(&m.graph, n)->attr.reduce.axes, 1);
   }
   imported_end(&m);
-  import_function(body_with_ref("Softmax"), NULL, 0, &m); /* the attribute is left out: the default -1 */
+  import_function(body_with_ref("Softmax"), NULL, 0,
+                  &m); /* the attribute is left out: the default -1 */
   assert_int_equal(m.status, LW_OK);
   for (uint32_t n = 0; n < m.graph.nodes.count; n++) {
-    if (lw__node(&m.graph, n)->op == LW_OP_REDUCE) assert_int_equal(lw__node(&m.graph, n)->attr.reduce.axes, 2);
+    if (lw__node(&m.graph, n)->op == LW_OP_REDUCE)
+      assert_int_equal(lw__node(&m.graph, n)->attr.reduce.axes, 2);
   }
   imported_end(&m);
   import_function(pb_node("Add", "a left_out", "r"), NULL, 0, &m);
@@ -444,12 +465,13 @@ static void test_function_bomb(void **state) {
   lw_diag diag = {0};
   lw_graph graph;
   lw_import_limits limits = {.nodes = 20000, .table_elements = 1000};
-  assert_int_equal(lw__onnx_import_bytes(model.data, model.len, "m", NULL, &limits, &diag, &graph), LW_STATUS_UNSUPPORTED);
+  assert_int_equal(lw__onnx_import_bytes(model.data, model.len, "m", NULL, &limits, &diag, &graph),
+                   LW_STATUS_UNSUPPORTED);
   lw__diag_deinit(&diag);
   lw__text_deinit(&model);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------*/
+/* ---- memory ---------------------------------------------------------------------------------*/
 
 /* Every allocation fails once: an error, never a crash. */
 static void test_out_of_memory(void **state) {

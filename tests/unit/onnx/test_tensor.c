@@ -1,4 +1,5 @@
-/* test_tensor.c: TensorProto to constant: every storage form of every type, sizes that lie, external files. */
+/* test_tensor.c: TensorProto to constant: every storage form of every type, sizes that lie,
+ * external files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +52,8 @@ static lw_status load(fixture *f, lw_text text, lw_tensor *out) {
   const char *reason, *copy;
   assert_int_equal(text.status, LW_OK);
   assert_int_equal(lw__arena_strndup(&f->arena, lw__text_str(&text), text.len, &copy), LW_OK);
-  assert_int_equal(lw__proto_read_tensor(lw__str(copy, text.len), "t", &f->arena, &f->diag, &proto), LW_OK);
+  assert_int_equal(lw__proto_read_tensor(lw__str(copy, text.len), "t", &f->arena, &f->diag, &proto),
+                   LW_OK);
   lw__text_deinit(&text);
   return lw__tensor_load(&f->files, &proto, "t", &reason, out);
 }
@@ -76,7 +78,12 @@ static lw_text typed(int64_t type, int count) {
 
 static void test_typed_varints(void **state) {
   fixture *f = *state;
-  static const struct { int64_t type; uint32_t field; lw_dtype dtype; int64_t values[2], want[2]; } cases[] = {
+  static const struct {
+    int64_t type;
+    uint32_t field;
+    lw_dtype dtype;
+    int64_t values[2], want[2];
+  } cases[] = {
       {LW_PROTO_INT8, 5, LW_DTYPE_I8, {-1, 127}, {-1, 127}},
       {LW_PROTO_UINT8, 5, LW_DTYPE_U8, {255, 3}, {255, 3}},
       {LW_PROTO_INT16, 5, LW_DTYPE_I16, {-300, 5}, {-300, 5}},
@@ -94,16 +101,20 @@ static void test_typed_varints(void **state) {
     for (int packed = 0; packed < 2; packed++) {
       lw_text text = typed(cases[i].type, 2), values = {0};
       for (int k = 0; k < 2; k++) {
-        if (packed) pb_varint(&values, (uint64_t)cases[i].values[k]);
-        else pb_int(&text, cases[i].field, cases[i].values[k]);
+        if (packed)
+          pb_varint(&values, (uint64_t)cases[i].values[k]);
+        else
+          pb_int(&text, cases[i].field, cases[i].values[k]);
       }
       if (packed) pb_part(&text, cases[i].field, values);
       lw_tensor t;
       assert_int_equal(load(f, text, &t), LW_OK);
       assert_int_equal(t.dtype, cases[i].dtype);
       for (int k = 0; k < 2; k++) {
-        if (lw__dtype_is_float(t.dtype)) assert_true(lw__elem_get_f64(t.dtype, t.data, k) == (double)cases[i].want[k]);
-        else assert_true(lw__elem_get_i64(t.dtype, t.data, k) == cases[i].want[k]);
+        if (lw__dtype_is_float(t.dtype))
+          assert_true(lw__elem_get_f64(t.dtype, t.data, k) == (double)cases[i].want[k]);
+        else
+          assert_true(lw__elem_get_i64(t.dtype, t.data, k) == cases[i].want[k]);
       }
     }
   }
@@ -137,7 +148,8 @@ static void test_sizes_that_lie(void **state) {
   assert_int_equal(load(f, pb_tensor("w", 1, data, 12, 2, -3, -1), &t), LW_STATUS_MODEL_INVALID);
   assert_int_equal(load(f, pb_tensor("w", 0, data, 12, 1, 3), &t), LW_STATUS_MODEL_INVALID);
   assert_int_equal(load(f, pb_tensor("w", 999, data, 12, 1, 3), &t), LW_STATUS_MODEL_INVALID);
-  assert_int_equal(load(f, pb_tensor("w", LW_PROTO_STRING, data, 12, 1, 3), &t), LW_STATUS_UNSUPPORTED);
+  assert_int_equal(load(f, pb_tensor("w", LW_PROTO_STRING, data, 12, 1, 3), &t),
+                   LW_STATUS_UNSUPPORTED);
   assert_int_equal(load(f, pb_tensor("w", 1, "", 0, 2, 0, 7), &t), LW_OK);
   assert_int_equal(t.bytes, 0);
   lw_text text = typed(LW_PROTO_FLOAT, 1 << 30); /* no data at all */
@@ -179,22 +191,42 @@ static lw_text external(int count, const char *location, const char *offset, con
 
 static void test_external(void **state) {
   fixture *f = *state;
-  static const struct { int count; const char *location, *offset, *length; bool ok; int first; } cases[] = {
-      {4, "data", "3", "4", true, 3},     {64, "data", NULL, NULL, true, 0},  {1, "data", "63", NULL, true, 63},
-      {0, "data", "64", "0", true, 0},    {4, "data", "61", "4", false, 0},   {4, "data", "61", NULL, false, 0},
-      {4, "data", "0", "5", false, 0},    {4, "data", "0", "3", false, 0},    {4, "data", "65", "0", false, 0},
-      {4, "data", "-1", "4", false, 0},   {4, "data", "x", "4", false, 0},    {4, "data", "", "4", false, 0},
-      {4, "data", "18446744073709551615", "4", false, 0}, {4, "data", "99999999999999999999", "4", false, 0},
-      {4, "../data", "0", "4", false, 0}, {4, "/etc/passwd", "0", "4", false, 0}, {4, "", "0", "4", false, 0},
-      {4, NULL, "0", "4", false, 0},      {4, ".", "0", "4", false, 0},       {4, "nothing", "0", "4", false, 0},
+  static const struct {
+    int count;
+    const char *location, *offset, *length;
+    bool ok;
+    int first;
+  } cases[] = {
+      {4, "data", "3", "4", true, 3},
+      {64, "data", NULL, NULL, true, 0},
+      {1, "data", "63", NULL, true, 63},
+      {0, "data", "64", "0", true, 0},
+      {4, "data", "61", "4", false, 0},
+      {4, "data", "61", NULL, false, 0},
+      {4, "data", "0", "5", false, 0},
+      {4, "data", "0", "3", false, 0},
+      {4, "data", "65", "0", false, 0},
+      {4, "data", "-1", "4", false, 0},
+      {4, "data", "x", "4", false, 0},
+      {4, "data", "", "4", false, 0},
+      {4, "data", "18446744073709551615", "4", false, 0},
+      {4, "data", "99999999999999999999", "4", false, 0},
+      {4, "../data", "0", "4", false, 0},
+      {4, "/etc/passwd", "0", "4", false, 0},
+      {4, "", "0", "4", false, 0},
+      {4, NULL, "0", "4", false, 0},
+      {4, ".", "0", "4", false, 0},
+      {4, "nothing", "0", "4", false, 0},
       {4, "sub/../data", "0", "4", false, 0},
   };
   write_data(f, 64);
   for (size_t i = 0; i < LW_ARRAY_COUNT(cases); i++) {
     lw_tensor t;
-    lw_status status = load(f, external(cases[i].count, cases[i].location, cases[i].offset, cases[i].length), &t);
+    lw_status status =
+        load(f, external(cases[i].count, cases[i].location, cases[i].offset, cases[i].length), &t);
     if ((status == LW_OK) != cases[i].ok) fail_msg("case %zu: %s", i, lw_status_name(status));
-    if (cases[i].ok && cases[i].count != 0) assert_int_equal(*(const uint8_t *)t.data, cases[i].first);
+    if (cases[i].ok && cases[i].count != 0)
+      assert_int_equal(*(const uint8_t *)t.data, cases[i].first);
   }
   assert_int_equal(f->graph.files.count, 1); /* mapped once */
   f->files.dir = NULL;

@@ -22,7 +22,8 @@ static const char *read_error(lw_str bytes) {
 
 static void test_fields(void **state) {
   (void)state;
-  lw_str bytes = BYTES(0x08, (char)0x96, 0x01, 0x12, 0x02, 'h', 'i', 0x1d, 1, 0, 0, 0, 0x21, 2, 0, 0, 0, 0, 0, 0, 0);
+  lw_str bytes = BYTES(0x08, (char)0x96, 0x01, 0x12, 0x02, 'h', 'i', 0x1d, 1, 0, 0, 0, 0x21, 2, 0,
+                       0, 0, 0, 0, 0, 0);
   lw_wire wire = lw__wire_of(bytes);
   lw_wire_field f;
   assert_true(lw__wire_next(&wire, &f));
@@ -43,22 +44,25 @@ static void test_fields(void **state) {
 static void test_malformed(void **state) {
   (void)state;
   assert_null(read_error(lw__str(NULL, 0)));
-  assert_non_null(read_error(BYTES(0x08)));                                         /* no value */
-  assert_non_null(read_error(BYTES(0x08, (char)0x80)));                             /* cut number */
-  assert_non_null(read_error(BYTES(0x00, 0x01)));                                   /* field 0 */
-  assert_non_null(read_error(BYTES(0x0b)));                                         /* group */
-  assert_non_null(read_error(BYTES(0x0e)));                                         /* wire type 6 */
-  assert_non_null(read_error(BYTES(0x12, 0x05, 'a')));                              /* length past the end */
-  assert_non_null(read_error(BYTES(0x1d, 1, 2, 3)));                                /* cut fixed32 */
-  assert_non_null(read_error(BYTES(0x12, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1)));  /* length 2^64-1 */
-  assert_non_null(read_error(BYTES(0x08, -1, -1, -1, -1, -1, -1, -1, -1, -1, 2)));  /* 65 bits */
-  assert_non_null(read_error(BYTES(-1, -1, -1, -1, -1, -1, -1, -1, -1, 1, 0)));     /* tag beyond 32 bits */
-  assert_null(read_error(BYTES(0x08, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1)));      /* -1 */
+  assert_non_null(read_error(BYTES(0x08)));             /* no value */
+  assert_non_null(read_error(BYTES(0x08, (char)0x80))); /* cut number */
+  assert_non_null(read_error(BYTES(0x00, 0x01)));       /* field 0 */
+  assert_non_null(read_error(BYTES(0x0b)));             /* group */
+  assert_non_null(read_error(BYTES(0x0e)));             /* wire type 6 */
+  assert_non_null(read_error(BYTES(0x12, 0x05, 'a')));  /* length past the end */
+  assert_non_null(read_error(BYTES(0x1d, 1, 2, 3)));    /* cut fixed32 */
+  assert_non_null(
+      read_error(BYTES(0x12, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1))); /* length 2^64-1 */
+  assert_non_null(read_error(BYTES(0x08, -1, -1, -1, -1, -1, -1, -1, -1, -1, 2))); /* 65 bits */
+  assert_non_null(
+      read_error(BYTES(-1, -1, -1, -1, -1, -1, -1, -1, -1, 1, 0))); /* tag beyond 32 bits */
+  assert_null(read_error(BYTES(0x08, -1, -1, -1, -1, -1, -1, -1, -1, -1, 1))); /* -1 */
 }
 
 static void read_tensor(lw_text *text, lw_arena *arena, lw_status want, lw_proto_tensor *out) {
   lw_diag diag = {0};
-  assert_int_equal(lw__proto_read_tensor(lw__str(text->data, text->len), "t", arena, &diag, out), want);
+  assert_int_equal(lw__proto_read_tensor(lw__str(text->data, text->len), "t", arena, &diag, out),
+                   want);
   assert_int_equal(diag.messages.count == 0, want == LW_OK);
   lw__diag_deinit(&diag);
 }
@@ -90,8 +94,8 @@ static void test_last_one_wins_and_unknown(void **state) {
   lw_arena arena = {0};
   lw_proto_tensor t;
   pb_str(&text, 8, "first");
-  pb_int(&text, 999, 7);     /* unknown field */
-  pb_int(&text, 8, 7);       /* known field of another wire type */
+  pb_int(&text, 999, 7); /* unknown field */
+  pb_int(&text, 8, 7);   /* known field of another wire type */
   pb_int(&text, 2, 1);
   pb_str(&text, 8, "second");
   pb_int(&text, 2, 7);
@@ -113,7 +117,8 @@ static void test_merged_graph(void **state) {
   pb_part(&two, 1, pb_node("Abs", "y", "z"));
   pb_part(&model, 7, one);
   pb_part(&model, 7, two);
-  assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m), LW_OK);
+  assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m),
+                   LW_OK);
   assert_int_equal(m.graph.nodes.count, 2);
   assert_true(lw__str_is(m.graph.name, "b"));
   assert_true(lw__str_is(m.graph.nodes.data[1].op_type, "Abs"));
@@ -136,13 +141,20 @@ static lw_text nested(int depth) {
 
 static void test_depth(void **state) {
   (void)state;
-  static const struct { int depth; lw_status want; } cases[] = {
-      {0, LW_OK}, {40, LW_OK}, {LW_PROTO_DEPTH_MAX - 1, LW_OK}, {LW_PROTO_DEPTH_MAX, LW_STATUS_UNSUPPORTED}, {5000, LW_STATUS_UNSUPPORTED}};
+  static const struct {
+    int depth;
+    lw_status want;
+  } cases[] = {{0, LW_OK},
+               {40, LW_OK},
+               {LW_PROTO_DEPTH_MAX - 1, LW_OK},
+               {LW_PROTO_DEPTH_MAX, LW_STATUS_UNSUPPORTED},
+               {5000, LW_STATUS_UNSUPPORTED}};
   for (size_t i = 0; i < LW_ARRAY_COUNT(cases); i++) {
     lw_arena arena = {0};
     lw_proto_model m;
     lw_text model = nested(cases[i].depth);
-    assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m), cases[i].want);
+    assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m),
+                     cases[i].want);
     lw__arena_deinit(&arena);
     lw__text_deinit(&model);
   }
@@ -173,7 +185,8 @@ static void test_attribute_type_is_filled_in(void **state) {
   pb_part(&node, 5, attr);
   pb_part(&graph, 1, node);
   pb_part(&model, 7, graph);
-  assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m), LW_OK);
+  assert_int_equal(lw__proto_read_model(lw__str(model.data, model.len), "m", &arena, NULL, &m),
+                   LW_OK);
   assert_int_equal(m.graph.nodes.data[0].attrs.data[0].type, LW_ATTR_INT);
   assert_int_equal(m.graph.nodes.data[0].attrs.data[0].i, -2);
   lw__arena_deinit(&arena);

@@ -1,5 +1,6 @@
-/* writer.h: writes protobuf wire bytes and small ONNX models for tests. Functions give text buffers that the
- * caller ends with lw__text_deinit; parts that are added to another message are ended there. */
+/* writer.h: writes protobuf wire bytes and small ONNX models for tests. Functions give text buffers
+ * that the caller ends with lw__text_deinit; parts that are added to another message are ended
+ * there. */
 #ifndef LW_TESTS_ONNX_WRITER_H
 #define LW_TESTS_ONNX_WRITER_H
 
@@ -24,7 +25,9 @@ static inline void pb_bytes(lw_text *out, uint32_t field, const void *data, size
   pb_varint(out, n);
   lw__text_add_n(out, data, n);
 }
-static inline void pb_str(lw_text *out, uint32_t field, const char *s) { pb_bytes(out, field, s, strlen(s)); }
+static inline void pb_str(lw_text *out, uint32_t field, const char *s) {
+  pb_bytes(out, field, s, strlen(s));
+}
 static inline void pb_part(lw_text *out, uint32_t field, lw_text part) {
   pb_bytes(out, field, lw__text_str(&part), part.len);
   lw__text_deinit(&part);
@@ -34,8 +37,10 @@ static inline void pb_part(lw_text *out, uint32_t field, lw_text part) {
 static inline void pb_names(lw_text *out, uint32_t field, const char *names) {
   while (*names != '\0') {
     size_t n = strcspn(names, " ");
-    if (n == 1 && names[0] == '-') pb_bytes(out, field, "", 0);
-    else pb_bytes(out, field, names, n);
+    if (n == 1 && names[0] == '-')
+      pb_bytes(out, field, "", 0);
+    else
+      pb_bytes(out, field, names, n);
     names += n;
     while (*names == ' ') names++;
   }
@@ -68,8 +73,10 @@ static inline lw_text pb_value(const char *name, int64_t elem_type, const char *
   while (*dims != '\0') {
     lw_text dim = {0};
     size_t n = strcspn(dims, " ");
-    if (dims[0] >= '0' && dims[0] <= '9') pb_int(&dim, 1, strtoll(dims, NULL, 10));
-    else pb_bytes(&dim, 2, dims, n);
+    if (dims[0] >= '0' && dims[0] <= '9')
+      pb_int(&dim, 1, strtoll(dims, NULL, 10));
+    else
+      pb_bytes(&dim, 2, dims, n);
     pb_part(&shape, 1, dim);
     dims += n;
     while (*dims == ' ') dims++;
@@ -83,7 +90,8 @@ static inline lw_text pb_value(const char *name, int64_t elem_type, const char *
 }
 
 /* A TensorProto with raw data; |rank| dims follow as int. */
-static inline lw_text pb_tensor(const char *name, int64_t type, const void *data, size_t bytes, int rank, ...) {
+static inline lw_text pb_tensor(const char *name, int64_t type, const void *data, size_t bytes,
+                                int rank, ...) {
   lw_text out = {0};
   va_list args;
   va_start(args, rank);
