@@ -19,11 +19,17 @@ static int64_t extent(grower *w) {
 }
 
 static lw_dtype float_type(grower *w) {
+  if (w->options->wide && pick(w, 8) == 0) return LW_DTYPE_F64;
   int64_t k = w->options->narrow ? pick(w, 4) : 0;
   return k == 1 ? LW_DTYPE_F16 : k == 2 ? LW_DTYPE_BF16 : LW_DTYPE_F32;
 }
 
-static lw_value_id any(grower *w) { return w->pool.data[pick(w, w->pool.count)]; }
+/* Wide graphs prefer what was made last, so that most of what is made belongs to a result. */
+static lw_value_id any(grower *w) {
+  int64_t count = w->pool.count, recent = lw__min_i64(count, 3);
+  if (w->options->wide && pick(w, 3) > 0) return w->pool.data[count - 1 - pick(w, recent)];
+  return w->pool.data[pick(w, count)];
+}
 
 static lw_value_id any_float(grower *w) {
   for (int i = 0; i < 50; i++) {
@@ -46,6 +52,17 @@ static lw_status random_shape(grower *w, uint32_t rank, lw_shape *out) {
   return LW_OK;
 }
 
+/* Few long rows: reductions that are cut into pieces, odd tails, prime extents. */
+static lw_shape long_shape(grower *w) {
+  static const int64_t sizes[] = {1021, 2048, 4096, 5000, 6272, 8191, 9973, 16384};
+  int64_t size = sizes[pick(w, (int64_t)LW_ARRAY_COUNT(sizes))];
+  if (pick(w, 12) == 0) return lw__shape_of(1, (const int64_t[]){50257});
+  int64_t rows = 1 + pick(w, lw__max_i64(1, lw__min_i64(9, 20000 / size)));
+  int64_t dims[2] = {rows, size};
+  if (pick(w, 4) == 0) dims[0] = size, dims[1] = rows;
+  return lw__shape_of(2, dims);
+}
+
 static lw_status new_const(grower *w, lw_dtype dtype, const lw_shape *shape, lw_value_id *out) {
   int64_t count = lw__shape_numel(shape);
   void *data = NULL;
@@ -59,6 +76,7 @@ static lw_status new_const(grower *w, lw_dtype dtype, const lw_shape *shape, lw_
 static lw_status source(grower *w, lw_value_id *out) {
   lw_shape shape;
   LW_TRY(random_shape(w, (uint32_t)pick(w, 5), &shape));
+  if (w->options->wide && pick(w, 3) == 0) shape = long_shape(w);
   if (pick(w, 4) == 0) return new_const(w, float_type(w), &shape, out);
   return lw__graph_input(w->g, float_type(w), &shape, NULL, out);
 }
@@ -282,7 +300,217 @@ static lw_status grow_conv(grower *w, lw_value_id *out) {
   return lw__graph_conv(w->g, x, weights, &attr, out);
 }
 
+/* ---- growth steps of wide graphs --------------------------------------------------------------------------------*/
+
+static lw_value_id any_of(grower *w, bool (*fits)(lw_dtype)) {
+  for (int i = 0; i < 50; i++) {
+    lw_value_id v = any(w);
+    if (fits(lw__value(w->g, v)->dtype)) return v;
+  }
+  return LW_NONE;
+}
+
+static bool is_bool(lw_dtype t) { return t == LW_DTYPE_BOOL; }
+
+static lw_status scalar_map(grower *w, lw_fn fn, lw_value_id x, double y, lw_value_id *out) {
+  lw_value_id in[2] = {x, LW_NONE};
+  LW_TRY(lw__graph_scalar(w->g, lw__value(w->g, x)->dtype, y, &in[1]));
+  return lw__graph_map_bc(w->g, fn, in, out);
+}
+
+/* Functions whose domain is not the whole line get their operand moved into it first. */
+static lw_status grow_function(grower *w, lw_value_id *out) {
+  static const lw_fn free_fns[] = {LW_FN_FLOOR, LW_FN_CEIL, LW_FN_ROUND, LW_FN_TRUNC, LW_FN_SIGN, LW_FN_ATAN, LW_FN_ASINH};
+  static const lw_fn positive_fns[] = {LW_FN_SQRT, LW_FN_RSQRT, LW_FN_LOG, LW_FN_LOG1P, LW_FN_RECIP};
+  static const lw_fn bounded_fns[] = {LW_FN_EXP, LW_FN_EXPM1, LW_FN_SINH, LW_FN_COSH, LW_FN_TAN};
+  lw_value_id x = any_float(w), y;
+  switch (pick(w, 4)) {
+  case 0: return lw__graph_map(w->g, free_fns[pick(w, (int64_t)LW_ARRAY_COUNT(free_fns))], &x, out);
+  case 1:
+    LW_TRY(lw__graph_map(w->g, LW_FN_ABS, &x, &y));
+    LW_TRY(scalar_map(w, LW_FN_ADD, y, 0.5, &y));
+    return lw__graph_map(w->g, positive_fns[pick(w, (int64_t)LW_ARRAY_COUNT(positive_fns))], &y, out);
+  case 2:
+    LW_TRY(lw__graph_map(w->g, LW_FN_TANH, &x, &y));
+    return lw__graph_map(w->g, bounded_fns[pick(w, (int64_t)LW_ARRAY_COUNT(bounded_fns))], &y, out);
+  default: return lw__graph_relu(w->g, x, out);
+  }
+}
+
+static lw_status grow_divide(grower *w, lw_value_id *out) {
+  lw_value_id in[2] = {any_float(w), LW_NONE};
+  LW_TRY(partner(w, in[0], &in[1]));
+  LW_TRY(lw__graph_map(w->g, LW_FN_ABS, &in[1], &in[1]));
+  LW_TRY(scalar_map(w, LW_FN_ADD, in[1], 1, &in[1]));
+  return lw__graph_map_bc(w->g, LW_FN_DIV, in, out);
+}
+
+static lw_status grow_integer(grower *w, lw_value_id *out) {
+  static const lw_dtype types[] = {LW_DTYPE_I8, LW_DTYPE_I16, LW_DTYPE_I32, LW_DTYPE_I64,
+                                   LW_DTYPE_U8, LW_DTYPE_U16, LW_DTYPE_U32, LW_DTYPE_U64};
+  lw_value_id x = any_float(w);
+  LW_TRY(scalar_map(w, LW_FN_MUL, x, 8, &x));
+  return lw__graph_cast(w->g, x, types[pick(w, (int64_t)LW_ARRAY_COUNT(types))], out);
+}
+
+static lw_status grow_integer_binary(grower *w, lw_value_id *out) {
+  static const lw_fn fns[] = {LW_FN_ADD, LW_FN_SUB, LW_FN_MUL, LW_FN_MIN, LW_FN_MAX, LW_FN_DIV, LW_FN_MOD, LW_FN_REM,
+                              LW_FN_BITAND, LW_FN_BITOR, LW_FN_BITXOR, LW_FN_SHL, LW_FN_SHR};
+  lw_value_id in[2] = {any_of(w, lw__dtype_is_int), LW_NONE};
+  if (in[0] == LW_NONE) return grow_integer(w, out);
+  lw_fn fn = fns[pick(w, (int64_t)LW_ARRAY_COUNT(fns))];
+  if (fn == LW_FN_SHL || fn == LW_FN_SHR) return scalar_map(w, fn, in[0], (double)pick(w, 5), out);
+  LW_TRY(partner(w, in[0], &in[1]));
+  return lw__graph_map_bc(w->g, fn, in, out);
+}
+
+/* Integers and bools come back as floats of moderate size. */
+static lw_status grow_back(grower *w, lw_value_id *out) {
+  lw_value_id x = pick(w, 2) ? any_of(w, lw__dtype_is_int) : any_of(w, is_bool);
+  if (x == LW_NONE) return grow_function(w, out);
+  LW_TRY(lw__graph_cast(w->g, x, float_type(w), &x));
+  return lw__graph_map(w->g, LW_FN_TANH, &x, out);
+}
+
+static lw_status grow_compare(grower *w, lw_value_id *out) {
+  static const lw_fn fns[] = {LW_FN_EQ, LW_FN_NE, LW_FN_LT, LW_FN_LE, LW_FN_GT, LW_FN_GE};
+  lw_value_id in[2] = {any(w), LW_NONE};
+  if (lw__value(w->g, in[0])->dtype == LW_DTYPE_BOOL) in[0] = any_float(w);
+  LW_TRY(partner(w, in[0], &in[1]));
+  return lw__graph_map_bc(w->g, fns[pick(w, (int64_t)LW_ARRAY_COUNT(fns))], in, out);
+}
+
+static lw_status grow_logic(grower *w, lw_value_id *out) {
+  static const lw_fn fns[] = {LW_FN_AND, LW_FN_OR, LW_FN_XOR, LW_FN_NOT};
+  lw_value_id in[2] = {any_of(w, is_bool), LW_NONE};
+  if (in[0] == LW_NONE) return grow_compare(w, out);
+  LW_TRY(partner(w, in[0], &in[1]));
+  int64_t k = pick(w, (int64_t)LW_ARRAY_COUNT(fns));
+  return fns[k] == LW_FN_NOT ? lw__graph_map(w->g, LW_FN_NOT, in, out) : lw__graph_map_bc(w->g, fns[k], in, out);
+}
+
+static lw_status grow_choose(grower *w, lw_value_id *out) {
+  lw_value_id in[3] = {any_of(w, is_bool), LW_NONE, LW_NONE};
+  if (in[0] == LW_NONE) return grow_compare(w, out);
+  lw_shape shape = *shape_of(w, in[0]);
+  LW_TRY(new_const(w, float_type(w), &shape, &in[1]));
+  LW_TRY(partner(w, in[1], &in[2]));
+  return lw__graph_map_bc(w->g, LW_FN_SELECT, in, out);
+}
+
+static lw_status grow_reduce_any_type(grower *w, lw_value_id *out) {
+  lw_value_id x = any(w);
+  lw_dtype dtype = lw__value(w->g, x)->dtype;
+  uint32_t rank = shape_of(w, x)->rank;
+  if (!rank) return grow_function(w, out);
+  uint32_t axes = 1u + (uint32_t)pick(w, (1 << rank) - 1);
+  static const lw_red reds[] = {LW_RED_SUM, LW_RED_MAX, LW_RED_MIN, LW_RED_PROD};
+  if (dtype == LW_DTYPE_BOOL) return lw__graph_reduce(w->g, pick(w, 2) ? LW_RED_ANY : LW_RED_ALL, x, axes, out);
+  return lw__graph_reduce(w->g, reds[pick(w, lw__dtype_is_float(dtype) ? 3 : 4)], x, axes, out);
+}
+
+/* A new leading dim, or dims of extent 1 repeated. */
+static lw_status grow_expand(grower *w, lw_value_id *out) {
+  lw_value_id x = any(w);
+  lw_shape shape = *shape_of(w, x);
+  if (shape.rank < 6 && pick(w, 2)) {
+    memmove(shape.dim + 1, shape.dim, shape.rank * sizeof shape.dim[0]);
+    shape.dim[0] = 1 + pick(w, 4);
+    shape.rank++;
+  }
+  for (uint32_t d = 0; d < shape.rank; d++)
+    if (shape.dim[d] == 1 && pick(w, 2)) shape.dim[d] = extent(w);
+  if (lw__shape_numel(&shape) > 20000) return grow_function(w, out);
+  return lw__graph_broadcast(w->g, x, &shape, out);
+}
+
+/* Softmax(x x' / 4) x over the last two dims, masked or not. */
+static lw_status grow_attention(grower *w, lw_value_id *out) {
+  lw_value_id x = any_float(w), turned, scores[3], mask[2];
+  lw_shape shape = *shape_of(w, x);
+  if (shape.rank < 2 || shape.rank > 4 || lw__shape_numel(&shape) > 6000) return grow_composite(w, out);
+  uint32_t rank = shape.rank;
+  if (shape.dim[rank - 2] > 64) return grow_composite(w, out);
+  uint8_t perm[LW_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++) perm[d] = (uint8_t)d;
+  perm[rank - 1] = (uint8_t)(rank - 2);
+  perm[rank - 2] = (uint8_t)(rank - 1);
+  LW_TRY(lw__graph_permute(w->g, x, perm, &turned));
+  LW_TRY(lw__graph_dot(w->g, x, turned, &scores[1]));
+  LW_TRY(scalar_map(w, LW_FN_MUL, scores[1], 0.25, &scores[1]));
+  if (pick(w, 2)) {
+    lw_shape square = *shape_of(w, scores[1]);
+    LW_TRY(lw__graph_iota(w->g, LW_DTYPE_I32, &square, rank - 1, &mask[0]));
+    LW_TRY(lw__graph_iota(w->g, LW_DTYPE_I32, &square, rank - 2, &mask[1]));
+    LW_TRY(lw__graph_map(w->g, LW_FN_LE, mask, &scores[0]));
+    LW_TRY(lw__graph_scalar(w->g, lw__value(w->g, x)->dtype, -1e4, &scores[2]));
+    LW_TRY(lw__graph_map_bc(w->g, LW_FN_SELECT, scores, &scores[1]));
+  }
+  LW_TRY(lw__graph_softmax(w->g, scores[1], 1u << (rank - 1), false, &scores[1]));
+  return lw__graph_dot(w->g, scores[1], x, out);
+}
+
+/* [.., s, h * d] to [.., h, s, d]: how heads are split. */
+static lw_status grow_heads(grower *w, lw_value_id *out) {
+  lw_value_id x = any_float(w), split;
+  lw_shape shape = *shape_of(w, x);
+  if (shape.rank < 2 || shape.rank > 5 || shape.dim[shape.rank - 1] % 4) return grow_permute(w, out);
+  uint32_t rank = shape.rank++;
+  shape.dim[rank] = shape.dim[rank - 1] / 4;
+  shape.dim[rank - 1] = 4;
+  LW_TRY(lw__graph_reshape(w->g, x, &shape, &split));
+  uint8_t perm[LW_MAX_RANK];
+  for (uint32_t d = 0; d <= rank; d++) perm[d] = (uint8_t)d;
+  perm[rank - 1] = (uint8_t)(rank - 2);
+  perm[rank - 2] = (uint8_t)(rank - 1);
+  return lw__graph_permute(w->g, split, perm, out);
+}
+
+/* Rows chosen by an index that a kernel computes: some float times 8, wrapped into the range. */
+static lw_status grow_gather_computed(grower *w, lw_value_id *out) {
+  lw_value_id x = any_float(w), index = any_float(w);
+  const lw_shape data = *shape_of(w, x), lead = *shape_of(w, index);
+  if (!data.rank || lw__shape_numel(&data) == 0 || lead.rank + data.rank > 6) return grow_gather(w, out);
+  lw_shape result = lead;
+  for (uint32_t d = 1; d < data.rank; d++) result.dim[result.rank++] = data.dim[d];
+  if (lw__shape_numel(&result) > 20000) return grow_gather(w, out);
+  LW_TRY(scalar_map(w, LW_FN_MUL, index, 8, &index));
+  LW_TRY(lw__graph_cast(w->g, index, LW_DTYPE_I64, &index));
+  LW_TRY(scalar_map(w, LW_FN_MOD, index, (double)data.dim[0], &index));
+  lw_shape ones = result;
+  for (uint32_t d = lead.rank; d < ones.rank; d++) ones.dim[d] = 1;
+  LW_TRY(lw__graph_reshape(w->g, index, &ones, &index));
+  LW_TRY(lw__graph_broadcast(w->g, index, &result, &index));
+  int8_t select[LW_MAX_RANK] = {0};
+  for (uint32_t d = 1; d < data.rank; d++) select[d] = (int8_t)(-1 - (int)(lead.rank + d - 1));
+  return lw__graph_gather(w->g, x, &index, 1, select, &result, out);
+}
+
+static lw_status grow_concat_parts(grower *w, lw_value_id *out) {
+  lw_value_id in[3] = {any(w), LW_NONE, LW_NONE};
+  lw_shape shape = *shape_of(w, in[0]);
+  if (!shape.rank) return grow_function(w, out);
+  uint32_t axis = (uint32_t)pick(w, shape.rank), count = 1;
+  for (uint32_t i = 0; i < 2; i++) {
+    lw_shape part = shape;
+    part.dim[axis] = pick(w, 4);
+    LW_TRY(new_const(w, lw__value(w->g, in[0])->dtype, &part, &in[count++]));
+  }
+  if (pick(w, 2)) in[2] = in[0];
+  return lw__graph_concat(w->g, in, count, axis, out);
+}
+
 typedef lw_status (*grow_fn)(grower *, lw_value_id *);
+
+static lw_status grow_wide(grower *w, lw_value_id *out) {
+  static const grow_fn steps[] = {
+    grow_function, grow_function, grow_divide, grow_integer, grow_integer_binary, grow_integer_binary, grow_back, grow_back,
+    grow_compare, grow_logic, grow_choose, grow_choose, grow_reduce_any_type, grow_expand, grow_heads, grow_gather_computed,
+    grow_concat_parts, source, grow_attention,
+  };
+  size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 1);
+  return steps[pick(w, (int64_t)count)](w, out);
+}
 
 static lw_status grow(grower *w) {
   static const grow_fn steps[] = {
@@ -291,7 +519,8 @@ static lw_status grow(grower *w) {
   };
   size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 2);
   lw_value_id made;
-  LW_TRY(steps[pick(w, (int64_t)count)](w, &made));
+  grow_fn step = w->options->wide && pick(w, 2) ? grow_wide : steps[pick(w, (int64_t)count)];
+  LW_TRY(step(w, &made));
   if (lw__shape_numel(shape_of(w, made)) > 60000) return LW_OK;
   return lw_vec_push(&w->pool, made);
 }
@@ -300,6 +529,7 @@ static lw_status grow_all(grower *w) {
   lw_value_id v;
   lw_shape shape;
   LW_TRY(random_shape(w, 1 + (uint32_t)pick(w, 4), &shape));
+  if (w->options->wide && pick(w, 4) == 0) shape = long_shape(w);
   LW_TRY(lw__graph_input(w->g, float_type(w), &shape, "x", &v));
   LW_TRY(lw_vec_push(&w->pool, v));
   for (uint32_t i = 0; i < w->options->nodes; i++) LW_TRY(grow(w));

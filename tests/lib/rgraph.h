@@ -8,6 +8,7 @@ typedef struct lw_rgraph_options {
   uint32_t nodes;      /* steps of growth, about */
   bool contractions;   /* products and convolutions */
   bool narrow;         /* f16 and bf16 beside f32 */
+  bool wide;           /* also f64, integers and bools, long rows, more functions, attention, indices that are computed */
 } lw_rgraph_options;
 
 /* Grows a graph from |seed|: inputs and constants of small odd shapes, then maps, movements, reductions, composites (softmax,

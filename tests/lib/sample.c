@@ -5,8 +5,11 @@
 #include <string.h>
 
 lw_rgraph_options lw_sample_options(uint64_t seed) {
-  return (lw_rgraph_options){
-    .nodes = 3 + (uint32_t)(seed % 12), .contractions = seed % 3 != 0, .narrow = seed % 2 != 0};
+  bool wide = seed % 8 >= 4;
+  return (lw_rgraph_options){.nodes = (wide ? 8 : 3) + (uint32_t)(seed % 12),
+                             .contractions = seed % 3 != 0,
+                             .narrow = seed % 2 != 0,
+                             .wide = wide};
 }
 
 static size_t bytes_of(const lw_graph *g, lw_value_id v) {
@@ -84,6 +87,13 @@ void lw_sample_deinit(lw_sample *s) {
 void lw_sample_poison_outputs(const lw_sample *s) {
   for (uint32_t i = 0; i < s->graph.outputs.count; i++)
     if (s->output_bytes[i]) memset(s->output_data[i], 0xff, s->output_bytes[i]);
+}
+
+void lw_sample_print_graph(const lw_sample *s) {
+  lw_text text = {0};
+  lw__graph_print(&s->graph, true, &text);
+  printf("%s", lw__text_str(&text));
+  lw__text_deinit(&text);
 }
 
 void lw_sample_print_messages(const lw_diag *diag) {

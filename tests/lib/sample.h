@@ -33,6 +33,8 @@ void lw_sample_poison_outputs(const lw_sample *sample);
 /* Compares |outputs| (NULL: output_data) with the oracle. Prints every output that is outside of its bounds, after "seed N
  * |mode|:", and returns how many there are. */
 uint32_t lw_sample_compare(const lw_sample *sample, void *const *outputs, const char *mode);
+/* The graph in text form, as it came from the seed. */
+void lw_sample_print_graph(const lw_sample *sample);
 /* All messages of |diag|, indented. */
 void lw_sample_print_messages(const lw_diag *diag);
 

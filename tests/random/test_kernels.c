@@ -35,7 +35,7 @@ static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kern
   return status != LW_OK || lw_sample_compare(s, NULL, mode) > 0;
 }
 
-static int run_seed(uint64_t seed, uint64_t *fused, uint64_t *unfused) {
+static int run_seed(uint64_t seed, bool show, uint64_t *fused, uint64_t *unfused) {
   lw_sample s;
   lw_status status = lw_sample_random(seed, &s);
   int bad = 0;
@@ -44,6 +44,7 @@ static int run_seed(uint64_t seed, uint64_t *fused, uint64_t *unfused) {
     lw_sample_print_messages(&s.diag);
     bad = 1;
   } else {
+    if (show) lw_sample_print_graph(&s);
     static const char *const profiles[] = {"sm_90a", "cpu"};
     for (int p = 0; p < 2; p++) {
       bad |= run_mode(&s, profiles[p], true, fused);
@@ -58,7 +59,7 @@ int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : default_count;
   uint64_t fused = 0, unfused = 0, failed = 0;
-  for (uint64_t seed = first; seed < first + count; seed++) failed += (uint64_t)run_seed(seed, &fused, &unfused);
+  for (uint64_t seed = first; seed < first + count; seed++) failed += (uint64_t)run_seed(seed, argc == 2, &fused, &unfused);
   printf("seeds %llu to %llu: %llu graphs, %llu failed; %llu kernels fused, %llu unfused\n", (unsigned long long)first,
          (unsigned long long)(first + count - 1), (unsigned long long)count, (unsigned long long)failed,
          (unsigned long long)fused, (unsigned long long)unfused);

@@ -81,13 +81,14 @@ static lw_status compile_mode(native_batch *b, native_item *item, native_mode mo
 }
 
 /* One graph in four also without the passes. */
-static uint64_t compile_item(native_batch *b, native_item *item, uint64_t seed) {
+static uint64_t compile_item(native_batch *b, native_item *item, uint64_t seed, bool show) {
   lw_status status = lw_sample_random(seed, &item->sample);
   if (status != LW_OK) {
     printf("seed %llu: no sample: %s\n", (unsigned long long)seed, lw_status_name(status));
     lw_sample_print_messages(&item->sample.diag);
     return 1;
   }
+  if (show) lw_sample_print_graph(&item->sample);
   uint64_t failed = 0;
   for (native_mode m = 0; m < (seed % 4 ? MODE_FUSED_RAW : MODE_COUNT); m++) {
     if (compile_mode(b, item, m) == LW_OK) continue;
@@ -217,7 +218,7 @@ static void run_batch(lw_rt_device *device, uint64_t first, uint32_t count, cons
   native_batch b = {.count = count};
   if (lw__arena_alloc(&b.arena, count, sizeof *b.items, &b.items) != LW_OK) abort();
   int64_t start = lw__now_ns();
-  for (uint32_t i = 0; i < count; i++) totals->failed += compile_item(&b, &b.items[i], first + i);
+  for (uint32_t i = 0; i < count; i++) totals->failed += compile_item(&b, &b.items[i], first + i, count == 1);
   int64_t compiled = lw__now_ns();
   lw_status status = build_batch(&b, flags);
   int64_t built = lw__now_ns();
