@@ -49,6 +49,16 @@ static lw_status context_init(lw_context *context) {
   return lw__rt_context_create(model->program, &context->diag, &context->rt);
 }
 
+/* The end of every call: its first error becomes the context's, and messages do not pile up. */
+static lw_status context_end(lw_context *context, lw_status status) {
+  lw__diag_line(&context->diag, &context->error);
+  if (status != LW_OK && context->error.len == 0) {
+    lw__text_add(&context->error, "%s", lw_status_name(status));
+  }
+  lw__diag_deinit(&context->diag);
+  return status;
+}
+
 lw_status lw_context_create(lw_model *model, lw_context **out_context) {
   if (out_context == NULL) return LW_STATUS_USAGE;
   *out_context = NULL;
@@ -59,7 +69,7 @@ lw_status lw_context_create(lw_model *model, lw_context **out_context) {
   *context = (lw_context){.model = model};
   lw__model_retain(model);
   *out_context = context;
-  return context_init(context);
+  return context_end(context, context_init(context));
 }
 
 static void context_free_bindings(lw_binding *bindings, size_t count) {
@@ -82,16 +92,6 @@ const char *lw_context_error(const lw_context *context) {
   return context == NULL ? "the context is NULL" : lw__text_str(&context->error);
 }
 
-/* The end of every call: its first error becomes the context's, and messages do not pile up. */
-static lw_status context_end(lw_context *context, lw_status status) {
-  lw__diag_line(&context->diag, &context->error);
-  if (status != LW_OK && context->error.len == 0) {
-    lw__text_add(&context->error, "%s", lw_status_name(status));
-  }
-  lw__diag_deinit(&context->diag);
-  return status;
-}
-
 /* ---- binding ----- */
 
 typedef struct context_port { /* one input or output, for the functions below */
@@ -112,7 +112,7 @@ static lw_status port_fail(lw_context *context, const context_port *port, const 
 
 static void text_add_shape(lw_text *text, lw_dtype dtype, int rank, const int64_t *dims) {
   lw__text_add(text, "%s[", lw_dtype_name(dtype));
-  for (int d = 0; d < rank && d < LW_MAX_RANK; d++) {
+  for (int d = 0; d < rank; d++) {
     lw__text_add(text, d == 0 ? "%lld" : ", %lld", (long long)dims[d]);
   }
   lw__text_add(text, "]");
@@ -129,12 +129,15 @@ static bool tensor_fits(const lw_tensor *tensor, const lw_tensor_info *info) {
 static lw_status port_check(lw_context *context, const context_port *port,
                             const lw_tensor *tensor) {
   const lw_tensor_info *info = port->info;
+  if (tensor->rank < 0 || tensor->rank > LW_MAX_RANK) {
+    return port_fail(context, port, "the tensor's rank is none that a tensor can have");
+  }
   if (tensor->rank > 0 && tensor->dims == NULL) {
     return port_fail(context, port, "dims of the tensor are NULL");
   }
   if (!tensor_fits(tensor, info)) {
     lw_text text = {0};
-    text_add_shape(&text, tensor->dtype, tensor->rank < 0 ? 0 : tensor->rank, tensor->dims);
+    text_add_shape(&text, tensor->dtype, tensor->rank, tensor->dims);
     lw__text_add(&text, " was given, the model has ");
     text_add_shape(&text, info->dtype, info->rank, info->dims);
     lw_status status = port_fail(context, port, lw__text_str(&text));
