@@ -99,8 +99,8 @@ bool lw__call_same_extent(const lw_call *c, lw_extent a, lw_extent b);
 lw_shape lw__call_broadcast_shape(lw_call *c, const lw_shape *a, const lw_shape *b);
 
 /* ---- graph nodes ----------------------------------------------------------------------------*/
-/* The
- * builders of graph.h without statuses. An operand LW_NONE gives LW_NONE (only after an error). */
+/* The builders of graph.h without statuses. An operand LW_NONE gives LW_NONE (only after an
+ * error). */
 lw_shape lw__b_shape(const lw_call *c, lw_value_id x);
 uint32_t lw__b_rank(const lw_call *c, lw_value_id x);
 lw_extent lw__b_dim(const lw_call *c, lw_value_id x, uint32_t axis);

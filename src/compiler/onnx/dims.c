@@ -130,9 +130,11 @@ lw_status lw__import_check_options(lw_import *im) {
 }
 
 /* ---- expressions ----------------------------------------------------------------------------*/
-/* sum
- * := product (('+' | '-') product)*        product := atom (('*' | '//' | '/' | '%') atom)* atom :=
- * number | symbol | '(' sum ')' | ('Max' | 'Min') '(' sum ',' sum ')' | '-' atom */
+/* clang-format off
+ * sum     := product (('+' | '-') product)*
+ * product := atom (('*' | '//' | '/' | '%') atom)*
+ * atom    := number | symbol | '(' sum ')' | ('Max' | 'Min') '(' sum ',' sum ')' | '-' atom
+ * clang-format on */
 
 typedef struct lw_dim_parser {
   lw_import *im;

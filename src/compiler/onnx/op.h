@@ -63,6 +63,9 @@ typedef struct lw_windows {
 /* Reads strides, dilations, pads and auto_pad for input |x| [N, C, ..]; |kernel| is given. */
 bool lw__op_windows(lw_call *c, lw_value_id x, lw_windows *w);
 
+/* The convolution that the node's attributes describe, without a bias. */
+lw_value_id lw__op_convolve(lw_call *c, lw_value_id x, lw_value_id w);
+
 /* x normalized to mean 0 and variance 1 over |axes|, then scaled and shifted where given. */
 lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon,
                               lw_value_id scale, lw_value_id bias, lw_value_id *out_mean,

@@ -105,15 +105,19 @@ static void conv_attr_of(const lw_windows *w, lw_conv_attr *out) {
   memcpy(out->pad_hi, w->pad_hi, sizeof out->pad_hi);
 }
 
-void lw__op_conv(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0), w = lw__call_in(c, 1);
+lw_value_id lw__op_convolve(lw_call *c, lw_value_id x, lw_value_id w) {
   lw_windows windows = {.spatial = conv_spatial(c, x)};
   lw_conv_attr attr = {.group = lw__call_int(c, "group", 1)};
   if (attr.group < 1) lw__call_invalid(c, "group=%lld", (long long)attr.group);
-  if (windows.spatial == 0 || !conv_kernel(c, w, &windows) || !lw__op_windows(c, x, &windows))
-    return;
+  if (windows.spatial == 0 || !conv_kernel(c, w, &windows)) return LW_NONE;
+  if (!lw__op_windows(c, x, &windows)) return LW_NONE;
   conv_attr_of(&windows, &attr);
-  lw__call_out(c, 0, conv_bias(c, conv_node(c, x, w, &attr), lw__call_in(c, 2)));
+  return conv_node(c, x, w, &attr);
+}
+
+void lw__op_conv(lw_call *c) {
+  lw_value_id y = lw__op_convolve(c, lw__call_in(c, 0), lw__call_in(c, 1));
+  lw__call_out(c, 0, conv_bias(c, y, lw__call_in(c, 2)));
 }
 
 /* ---- transposed -----------------------------------------------------------------------------*/

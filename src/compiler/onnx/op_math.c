@@ -10,12 +10,35 @@ void lw__op_map1(lw_call *c) {
   lw__call_out(c, 0, lw__b_map1(c, (lw_fn)c->op->arg, lw__call_in(c, 0)));
 }
 
+/* Before opset 7 operand y of fewer dims lay at dims |axis| .. of x, at the last ones by default.
+ */
+static lw_value_id math_align(lw_call *c, lw_value_id x, lw_value_id y) {
+  if (c->opset >= 7) return y;
+  bool broadcast = lw__call_int(c, "broadcast", 0) != 0;
+  lw_shape shape = lw__b_shape(c, y);
+  uint32_t rank = lw__b_rank(c, x);
+  int64_t axis = lw__call_int(c, "axis", (int64_t)rank - shape.rank);
+  lw__call_ignore(c, "consumed_inputs");
+  if (!broadcast || !lw__call_ok(c)) return y;
+  if (axis < 0) axis += rank;
+  if (axis < 0 || axis + shape.rank > rank) {
+    lw__call_invalid(c, "axis %lld for operands of %u and %u dimensions", (long long)axis, rank,
+                     shape.rank);
+    return y;
+  }
+  while (axis + shape.rank < rank) shape.dim[shape.rank++] = 1;
+  return lw__b_reshape(c, y, &shape);
+}
+
 void lw__op_map2(lw_call *c) {
-  lw__call_out(c, 0, lw__b_map2(c, (lw_fn)c->op->arg, lw__call_in(c, 0), lw__call_in(c, 1)));
+  lw_value_id x = lw__call_in(c, 0);
+  lw_value_id y = math_align(c, x, lw__call_in(c, 1));
+  lw__call_out(c, 0, lw__b_map2(c, (lw_fn)c->op->arg, x, y));
 }
 
 void lw__op_equal(lw_call *c) {
-  lw__call_out(c, 0, lw__b_equal(c, lw__call_in(c, 0), lw__call_in(c, 1)));
+  lw_value_id x = lw__call_in(c, 0);
+  lw__call_out(c, 0, lw__b_equal(c, x, math_align(c, x, lw__call_in(c, 1))));
 }
 
 void lw__op_where(lw_call *c) {
@@ -73,7 +96,8 @@ static lw_value_id math_small_power(lw_call *c, lw_value_id x, double exponent) 
 }
 
 void lw__op_pow(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0), y = lw__call_in(c, 1), z = LW_NONE;
+  lw_value_id x = lw__call_in(c, 0), z = LW_NONE;
+  lw_value_id y = math_align(c, x, lw__call_in(c, 1));
   lw_dtype dtype = lw__b_dtype(c, x), other = lw__b_dtype(c, y);
   double exponent;
   lw_shape shape = lw__b_shape(c, x);
@@ -243,6 +267,9 @@ void lw__op_relu(lw_call *c) { lw__call_out(c, 0, lw__b_relu(c, lw__call_in(c, 0
 void lw__op_prelu(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0), slope = lw__call_in(c, 1);
   lw_shape shape = lw__b_shape(c, x);
+  if (c->opset < 7 && lw__b_rank(c, slope) == 1 && shape.rank > 1) {
+    slope = lw__b_along(c, slope, lw__b_dim(c, slope, 0) == 1 ? 0 : 1, shape.rank); /* channels */
+  }
   lw_value_id low = lw__b_mul(c, x, lw__b_broadcast(c, slope, &shape));
   lw__call_out(c, 0, lw__b_select(c, lw__b_map2s(c, LW_FN_LT, x, 0), low, x));
 }

@@ -27,6 +27,7 @@ void lw__op_gemm(lw_call *c) {
   double alpha = lw__call_float(c, "alpha", 1), beta = lw__call_float(c, "beta", 1);
   bool ta = lw__call_int(c, "transA", 0) != 0, tb = lw__call_int(c, "transB", 0) != 0;
   lw_dtype dtype = lw__b_dtype(c, a);
+  lw__call_ignore(c, "broadcast"); /* before opset 7 */
   if (lw__b_rank(c, a) != 2 || lw__b_rank(c, b) != 2)
     lw__call_invalid(c, "its operands must be matrices");
   lw_value_id y = lw__b_matmul(c, ta ? matrix_transpose(c, a) : a, tb ? matrix_transpose(c, b) : b);

@@ -67,8 +67,10 @@ void lw__op_batch_normalization(lw_call *c) {
   double epsilon = lw__call_float(c, "epsilon", 1e-5);
   lw__call_ignore(c, "momentum");
   lw__call_ignore(c, "is_test");
+  lw__call_ignore(c, "consumed_inputs");
   if (lw__call_int(c, "training_mode", 0) != 0) lw__call_unsupported(c, "training mode");
-  if (c->opset < 9 && lw__call_int(c, "spatial", 1) == 0) lw__call_unsupported(c, "spatial=0");
+  if (c->opset < 9 && lw__call_ok(c) && lw__call_int(c, "spatial", 1) == 0)
+    lw__call_unsupported(c, "spatial=0");
   for (uint32_t i = 1; i < 5; i++) {
     if (lw__call_wants(c, i)) lw__call_unsupported(c, "outputs of training");
   }
