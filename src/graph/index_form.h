@@ -15,7 +15,7 @@ typedef struct lw_ix_form {
 
 /* Rules call each other, on smaller expressions mostly. Beyond these limits, which only contrived expressions reach,
  * lw__ix_enter says no and what would need a rule stays as it is, which is right too. */
-enum { LW_IX_MAX_NESTING = 64, LW_IX_MAX_EFFORT = 2000 };
+enum { LW_IX_MAX_NESTING = 40, LW_IX_MAX_EFFORT = 2000 };
 static inline bool lw__ix_enter(lw_ix_pool *pool) {
   if (pool->nesting == 0) pool->effort = 0;
   if (pool->nesting >= LW_IX_MAX_NESTING || pool->effort >= LW_IX_MAX_EFFORT) return false;

@@ -5,9 +5,15 @@
  * terms. The presented view is what nodes hold: MODs are found again where k*E + q*Q with Q = E/c is k*(E%c) + (q + k*c)*Q.
  * It is a function of the linear view, so equal linear views have equal ids.
  */
-#include <stddef.h>
+#include <string.h>
 
 #include "graph/index_form.h"
+
+static void copy_form(const lw_ix_form *from, lw_ix_form *to) {
+  lw__ix_form_init(to, from->constant);
+  to->count = from->count;
+  memcpy(to->term, from->term, from->count * sizeof *from->term);
+}
 
 static int64_t coef_of(const lw_ix_form *form, lw_ix atom) {
   for (uint32_t i = 0; i < form->count; i++) {
@@ -142,7 +148,8 @@ static bool begin_match(lw_ix_pool *pool, lw_ix div, int64_t a, bool linear, mod
 static bool take_best(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, const int64_t *a, uint32_t a_count,
                       int32_t below) {
   quality best = {below, INT64_MIN}, now;
-  mod_match match, chosen = {.k = 0};
+  mod_match match, chosen; /* not initialized: they are large, and |k| tells */
+  chosen.k = 0;
   for (uint32_t i = 0; i < a_count * 2; i++) {
     if (!begin_match(pool, div, a[i / 2], i % 2 != 0, &match) || match.part.count < 2) continue;
     if (!choose_factor(pool, form, div, &match, &now) || !is_better(now, best)) continue;
@@ -161,9 +168,14 @@ static void take_mod_of_atom(lw_ix_pool *pool, lw_ix_form *linear, lw_ix div) {
     lw_ix_term t = linear->term[i];
     if (t.atom == div || q % t.coef != 0 || -(q / t.coef) < 2) continue;
     if ((vars & ~pool->nodes.data[t.atom].vars) != 0) continue;
-    mod_match match = {.value = t.atom, .k = t.coef, .c = -(q / t.coef)};
-    match.part = (lw_ix_form){.count = 1, .term[0] = {1, t.atom}};
-    if (lw__ix_div(pool, t.atom, match.c) != div || pool->status != LW_OK) continue;
+    int64_t c = -(q / t.coef);
+    if (lw__ix_div(pool, t.atom, c) != div || pool->status != LW_OK) continue;
+    mod_match match;
+    match.value = t.atom;
+    match.k = t.coef;
+    match.c = c;
+    lw__ix_form_init(&match.part, 0);
+    match.part.term[match.part.count++] = (lw_ix_term){1, t.atom};
     take_match(pool, linear, div, &match);
     return;
   }
@@ -306,7 +318,7 @@ static bool try_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix quotie
   if (pool->status != LW_OK || !lw__ix_form_linearize(pool, &rest, &found)) return false;
   take_mods(pool, &found);
   if (pool->status != LW_OK || !lw__ix_form_add_term(pool, &found, mod, k)) return false;
-  if (is_better(form_quality(pool, &found), form_quality(pool, best))) *best = found;
+  if (is_better(form_quality(pool, &found), form_quality(pool, best))) copy_form(&found, best);
   return true;
 }
 
@@ -332,12 +344,14 @@ static void find_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix_kind 
 lw_ix lw__ix_form_present(lw_ix_pool *pool, const lw_ix_form *linear) {
   if (pool->status != LW_OK) return 0;
   if (!lw__ix_enter(pool)) return lw__ix_make_sum(pool, linear);
-  lw_ix_form best = *linear;
+  lw_ix_form best;
+  copy_form(linear, &best);
   take_mods(pool, &best);
   if (pool->status == LW_OK && is_suspect(pool, &best)) {
     find_remainder(pool, linear, LW_IX_DIV, &best);
     if (pool->status == LW_OK && is_suspect(pool, &best)) {
-      lw_ix_form form = best;
+      lw_ix_form form;
+      copy_form(&best, &form);
       find_remainder(pool, &form, LW_IX_MOD, &best);
     }
   }
