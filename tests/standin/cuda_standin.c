@@ -10,7 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include "runtime/cuda/driver.h"
+#include "standin/simt.h"
+#include "standin/translate.h"
 
 /* Names and types must be those that the runtime looks for. */
 #define DECLARE(name, symbol, parameters) \
@@ -103,9 +108,14 @@ struct lw_cu_event_object {
 };
 struct lw_cu_module_object {
   int alive;
+  void *handle; /* of compiled source; NULL: the built-in functions */
+  struct lw_cu_function_object *first;
 };
 struct lw_cu_function_object {
-  int which, shared_limit;
+  int which, shared_limit; /* |which| is -1 for compiled source */
+  int parameters, threads_max, meets;
+  void (*call)(const uint64_t *parameters);
+  struct lw_cu_function_object *next;
 };
 struct lw_cu_context_object {
   int unused;
@@ -139,9 +149,10 @@ static void free_object(void *memory) {
 }
 
 static struct lw_cu_context_object the_context;
-static struct lw_cu_function_object functions[2] = {{0, 48 << 10}, {1, 48 << 10}};
+static struct lw_cu_function_object functions[2] = {
+    {.which = 0, .parameters = 4, .threads_max = 1024},
+    {.which = 1, .parameters = 3, .threads_max = 1024}};
 static const char *const function_names[2] = {"lw_map_scale", "lw_map_add"};
-static const int function_slots[2] = {2, 3}, function_scalars[2] = {2, 0};
 
 /* ---- streams ---- */
 
@@ -156,7 +167,8 @@ typedef struct op {
   unsigned char value;
   lw_cu_function function;
   unsigned int grid;
-  uint64_t parameters[8];
+  unsigned int block, shared_bytes;
+  uint64_t *parameters;
   lw_cu_event event;
 } op;
 static op *first_op;
@@ -170,7 +182,24 @@ static void put(op operation) {
   *end = copy;
 }
 
+static void run_compiled(const op *o) {
+  static unsigned order; /* forward and backward by turns: results must not depend on it */
+  simt_launch launch = {.call = o->function->call,
+                        .parameters = o->parameters,
+                        .grid = o->grid,
+                        .block = o->block,
+                        .shared_bytes = o->shared_bytes,
+                        .meets = o->function->meets,
+                        .order = order++};
+  const char *wrong = simt_run(&launch);
+  if (wrong != NULL) violation("kernel: %s", wrong);
+}
+
 static void run_kernel(const op *o) {
+  if (o->function->which < 0) {
+    run_compiled(o);
+    return;
+  }
   float *y = pointer(o->parameters[0]);
   const float *a = pointer(o->parameters[1]), *b = pointer(o->parameters[2]);
   need_device("kernel", o->parameters[0], o->grid * 16ul);
@@ -201,6 +230,7 @@ static void drain(lw_cu_stream stream, bool every, bool execute) {
     }
     if (execute) run(o);
     *at = o->next;
+    free(o->parameters);
     free(o);
   }
 }
@@ -306,13 +336,73 @@ int cuCtxPopCurrent_v2(lw_cu_context *context) {
   CLEANED();
 }
 
+/* Compiles |source| for the host; NULL when the C compiler does not take it. */
+static void *compile(const char *source) {
+  char dir[] = "/tmp/lawson-standin-XXXXXX", path[64], command[512];
+  if (mkdtemp(dir) == NULL) return NULL;
+  lw_text text = {0};
+  lw_standin_translate(source, &text);
+  snprintf(path, sizeof path, "%s/k.c", dir);
+  void *handle = NULL;
+  if (text.status == LW_OK && lw__file_write(path, text.data, text.len, NULL) == LW_OK) {
+    snprintf(command, sizeof command,
+             "cc -O1 -w -std=gnu17 -shared -fPIC -I%s -include standin/shim.h -o %s/k.so %s -lm",
+             LW_STANDIN_TESTS, dir, path);
+    if (system(command) == 0) {
+      snprintf(path, sizeof path, "%s/k.so", dir);
+      handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+      if (handle == NULL) fprintf(stderr, "%s\n", dlerror());
+    }
+  }
+  lw__text_deinit(&text);
+  snprintf(command, sizeof command, "rm -rf %s", dir);
+  if (system(command) != 0) violation("cannot remove %s", dir);
+  return handle;
+}
+
+/* Sources that were compiled stay loaded: many programs use the kernels of one unit. */
+typedef struct compiled {
+  struct compiled *next;
+  lw_hash hash;
+  void *handle;
+} compiled;
+static compiled *compiled_sources;
+
+static void bind_host(void *handle) {
+  void (*bind)(const struct standin_host *host);
+  void *symbol = dlsym(handle, "standin_bind");
+  memcpy(&bind, &symbol, sizeof symbol);
+  bind(simt_host());
+}
+
+static void *compile_once(const char *source) {
+  lw_hash hash = lw__hash_bytes(source, strlen(source), (lw_hash){0, 0});
+  for (const compiled *c = compiled_sources; c != NULL; c = c->next) {
+    if (lw__hash_eq(c->hash, hash)) return c->handle;
+  }
+  void *handle = compile(source);
+  if (handle == NULL) return NULL;
+  bind_host(handle);
+  compiled *c = malloc(sizeof *c);
+  *c = (compiled){.next = compiled_sources, .hash = hash, .handle = handle};
+  compiled_sources = c;
+  return handle;
+}
+
 int cuModuleLoadData(lw_cu_module *module, const void *image) {
   CALL();
   NEEDS_CONTEXT("cuModuleLoadData");
   NOT_IN_CAPTURE("cuModuleLoadData");
-  if (strcmp(image, LW_STANDIN_IMAGE) != 0) return 200;
+  void *handle = NULL;
+  if (strncmp(image, LW_STANDIN_SOURCE, strlen(LW_STANDIN_SOURCE)) == 0) {
+    handle = compile_once((const char *)image + strlen(LW_STANDIN_SOURCE));
+    if (handle == NULL) return 218;
+  } else if (strcmp(image, LW_STANDIN_IMAGE) != 0) {
+    return 200;
+  }
   *module = make_object(sizeof **module);
   (*module)->alive = 1;
+  (*module)->handle = handle;
   standin.live_modules++;
   return 0;
 }
@@ -320,15 +410,42 @@ int cuModuleLoadData(lw_cu_module *module, const void *image) {
 int cuModuleUnload(lw_cu_module module) {
   CLEANUP();
   NEEDS_CONTEXT("cuModuleUnload");
+  drain(NULL, true, true);
+  while (module->first != NULL) {
+    struct lw_cu_function_object *next = module->first->next;
+    free_object(module->first);
+    module->first = next;
+  }
   free_object(module);
   standin.live_modules--;
   CLEANED();
+}
+
+static int find_compiled(lw_cu_function *function, lw_cu_module module, const char *name) {
+  char symbol_name[200];
+  snprintf(symbol_name, sizeof symbol_name, "standin_call_%s", name);
+  void *call = dlsym(module->handle, symbol_name);
+  snprintf(symbol_name, sizeof symbol_name, "standin_facts_%s", name);
+  const int *facts = dlsym(module->handle, symbol_name);
+  if (call == NULL || facts == NULL) return NOT_FOUND;
+  struct lw_cu_function_object *f = make_object(sizeof *f);
+  *f = (struct lw_cu_function_object){.which = -1,
+                                      .shared_limit = 48 << 10,
+                                      .parameters = facts[0],
+                                      .threads_max = facts[1],
+                                      .meets = facts[2],
+                                      .next = module->first};
+  memcpy(&f->call, &call, sizeof call);
+  module->first = f;
+  *function = f;
+  return 0;
 }
 
 int cuModuleGetFunction(lw_cu_function *function, lw_cu_module module, const char *name) {
   CALL();
   NEEDS_CONTEXT("cuModuleGetFunction");
   if (module->alive != 1) violation("function of a dead module");
+  if (module->handle != NULL) return find_compiled(function, module, name);
   for (int i = 0; i < 2; i++) {
     if (strcmp(name, function_names[i]) != 0) continue;
     functions[i].shared_limit = 48 << 10;
@@ -348,9 +465,8 @@ int cuFuncLoad(lw_cu_function function) {
 int cuFuncGetAttribute(int *value, int attribute, lw_cu_function function) {
   CALL();
   NEEDS_CONTEXT("cuFuncGetAttribute");
-  (void)function;
   if (attribute != LW_CU_FUNCTION_MAX_THREADS) return INVALID_VALUE;
-  *value = 1024;
+  *value = function->threads_max;
   return 0;
 }
 
@@ -371,7 +487,7 @@ int cuMemAlloc_v2(lw_cu_address *address, size_t bytes) {
   block *b = malloc(sizeof *b);
   *b = (block){
       .next = blocks, .memory = aligned_alloc(256, (bytes + 255) / 256 * 256), .bytes = bytes};
-  memset(b->memory, 0xcd, bytes);
+  memset(b->memory, 0xff, bytes); /* NaNs */
   blocks = b;
   standin.live_memory++;
   *address = (lw_cu_address)(uintptr_t)b->memory;
@@ -517,14 +633,19 @@ int cuLaunchKernel(lw_cu_function function, unsigned int grid_x, unsigned int gr
   CALL();
   NEEDS_CONTEXT("cuLaunchKernel");
   if (!good_stream("cuLaunchKernel", stream)) return INVALID_HANDLE;
-  if (function != &functions[0] && function != &functions[1]) return INVALID_HANDLE;
   bool good = grid_x > 0 && grid_x <= INT32_MAX && grid_y == 1 && grid_z == 1 && block_x > 0 &&
-              block_x <= 1024 && block_y == 1 && block_z == 1 && extra == NULL &&
-              shared_bytes <= (unsigned int)function->shared_limit;
+              block_x <= (unsigned int)function->threads_max && block_y == 1 && block_z == 1 &&
+              extra == NULL && shared_bytes <= (unsigned int)function->shared_limit;
   if (!good) return INVALID_VALUE;
-  op o = {.kind = OP_LAUNCH, .stream = stream, .function = function, .grid = grid_x};
-  int count = function_slots[function->which] + function_scalars[function->which];
-  for (int i = 0; i < count; i++) memcpy(&o.parameters[i], parameters[i], sizeof o.parameters[i]);
+  op o = {.kind = OP_LAUNCH,
+          .stream = stream,
+          .function = function,
+          .grid = grid_x,
+          .block = block_x,
+          .shared_bytes = shared_bytes};
+  o.parameters = calloc((size_t)function->parameters + 1, sizeof *o.parameters);
+  for (int i = 0; i < function->parameters; i++)
+    memcpy(&o.parameters[i], parameters[i], sizeof o.parameters[i]);
   standin.launches++;
   put(o);
   return 0;

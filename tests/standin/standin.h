@@ -25,8 +25,10 @@ typedef struct lw_standin_state {
 /* "lw_standin": gives the one state. */
 typedef lw_standin_state *lw_standin_function(void);
 
-/* An image that the stand-in takes: this text. Its functions are lw_map_scale(y, x, s0, s1) and
- * lw_map_add(y, a, b) on floats, four elements per block. */
+/* Images that the stand-in takes. The first has the built-in functions lw_map_scale(y, x, s0, s1)
+ * and lw_map_add(y, a, b) on floats, four elements per block; the second is followed by generated
+ * CUDA C, which is compiled for the host. */
 #define LW_STANDIN_IMAGE "standin image"
+#define LW_STANDIN_SOURCE "standin source\n"
 
 #endif

@@ -1,8 +1,17 @@
-# Look-alikes of GPU libraries, for tests without a GPU.
-add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c)
-target_compile_options(cuda_standin PRIVATE ${LW_WARNINGS})
-target_include_directories(cuda_standin PRIVATE ${PROJECT_SOURCE_DIR}/src ${tests_dir}
-                                                ${PROJECT_SOURCE_DIR}/include)
-if(TARGET test_runtime_cuda)
-  add_dependencies(test_runtime_cuda cuda_standin)
-endif()
+# Look-alikes of GPU libraries, for tests without a GPU. Generated CUDA C is compiled for the host when
+# the look-alike of the driver loads it.
+add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c ${tests_dir}/standin/simt.c
+                                ${tests_dir}/standin/translate.c)
+add_library(nvrtc_standin MODULE ${tests_dir}/standin/nvrtc_standin.c)
+foreach(target cuda_standin nvrtc_standin)
+  target_compile_options(${target} PRIVATE ${LW_WARNINGS})
+  target_compile_definitions(${target} PRIVATE LW_STANDIN_TESTS="${tests_dir}")
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${tests_dir}
+                                               ${PROJECT_SOURCE_DIR}/include)
+  target_link_libraries(${target} PRIVATE lw_base dl m)
+endforeach()
+foreach(test test_runtime_cuda test_standin_random)
+  if(TARGET ${test})
+    add_dependencies(${test} cuda_standin nvrtc_standin)
+  endif()
+endforeach()

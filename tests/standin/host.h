@@ -1,0 +1,21 @@
+/* host.h: what translated kernels ask of the executor (simt.c). */
+#ifndef LW_TESTS_STANDIN_HOST_H
+#define LW_TESTS_STANDIN_HOST_H
+
+struct standin_index {
+  unsigned x, y, z;
+};
+
+struct standin_host {
+  struct standin_index thread, block, block_dim, grid_dim;
+  unsigned char *dynamic; /* dynamic shared memory of the block */
+  void (*barrier)(void);
+  void (*warp_barrier)(void);
+  /* Replaces *value by the value of the lane whose number differs by xor |apart|. */
+  void (*shuffle_xor)(unsigned mask, void *value, unsigned long bytes, int apart);
+  float (*f16_to_f32)(unsigned short bits);
+  unsigned short (*f32_to_f16)(float x);
+  unsigned short (*f32_to_bf16)(float x);
+};
+
+#endif

@@ -1,0 +1,91 @@
+/* shim.h: what CUDA C finds in its compiler, for generated kernels that are compiled as host C
+ * (translate.c rewrites the few things that are no C). One thread at a time runs; where threads
+ * meet, |standin| is asked. */
+#ifndef LW_TESTS_STANDIN_SHIM_H
+#define LW_TESTS_STANDIN_SHIM_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "standin/host.h"
+
+static const struct standin_host *standin;
+__attribute__((visibility("default"))) void standin_bind(const struct standin_host *host);
+void standin_bind(const struct standin_host *host) { standin = host; }
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ static /* blocks run one after the other */
+#define threadIdx (standin->thread)
+#define blockIdx (standin->block)
+#define blockDim (standin->block_dim)
+#define gridDim (standin->grid_dim)
+
+#define __syncthreads() standin->barrier()
+#define __syncwarp() standin->warp_barrier()
+#define __shfl_xor_sync(mask, value, apart)                          \
+  ({                                                                 \
+    __typeof__(value) standin_v = (value);                           \
+    standin->shuffle_xor(mask, &standin_v, sizeof standin_v, apart); \
+    standin_v;                                                       \
+  })
+
+typedef struct __attribute__((aligned(8))) {
+  unsigned x, y;
+} uint2;
+typedef struct __attribute__((aligned(16))) {
+  unsigned x, y, z, w;
+} uint4;
+static inline uint2 make_uint2(unsigned x, unsigned y) { return (uint2){x, y}; }
+static inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return (uint4){x, y, z, w};
+}
+#define __ldg(p) (*(p))
+
+#define SHIM_BITS(name, to, from) \
+  static inline to name(from x) { \
+    to r;                         \
+    memcpy(&r, &x, sizeof r);     \
+    return r;                     \
+  }
+SHIM_BITS(__float_as_uint, unsigned, float)
+SHIM_BITS(__float_as_int, int, float)
+SHIM_BITS(__uint_as_float, float, unsigned)
+SHIM_BITS(__int_as_float, float, int)
+SHIM_BITS(__double_as_longlong, long long, double)
+SHIM_BITS(__longlong_as_double, double, long long)
+static inline double __hiloint2double(int hi, int lo) {
+  return __longlong_as_double((long long)((unsigned long long)(unsigned)hi << 32 | (unsigned)lo));
+}
+static inline int __double2hiint(double x) {
+  return (int)((unsigned long long)__double_as_longlong(x) >> 32);
+}
+static inline int __double2loint(double x) { return (int)(unsigned)__double_as_longlong(x); }
+
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline double __ddiv_rn(double a, double b) { return a / b; }
+static inline float __fsqrt_rn(float x) { return sqrtf(x); }
+static inline double __dsqrt_rn(double x) { return sqrt(x); }
+static inline float rsqrtf(float x) { return (float)(1 / sqrt((double)x)); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
+
+/* PTX instructions, named like them with _ for '.'. */
+static inline float ptx_cvt_f32_f16(unsigned short x) { return standin->f16_to_f32(x); }
+static inline unsigned short ptx_cvt_rn_f16_f32(float x) { return standin->f32_to_f16(x); }
+static inline unsigned short ptx_cvt_rn_bf16_f32(float x) { return standin->f32_to_bf16(x); }
+static inline float ptx_min_NaN_f32(float a, float b) {
+  return a != a || b != b ? __int_as_float(0x7fffffff) : a < b || (a == b && signbit(a)) ? a : b;
+}
+static inline float ptx_max_NaN_f32(float a, float b) {
+  return a != a || b != b ? __int_as_float(0x7fffffff) : a > b || (a == b && signbit(b)) ? a : b;
+}
+static inline float ptx_rcp_approx_ftz_f32(float x) {
+  float r = 1 / x;
+  return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r;
+}
+
+#endif

@@ -1,0 +1,133 @@
+/* translate.c: rewrites the few things in generated CUDA C that are no C: linkage, dynamic shared
+ * arrays, inline PTX. */
+#include "standin/translate.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool starts(const char *at, const char *with) {
+  return strncmp(at, with, strlen(with)) == 0;
+}
+
+static const char *skip_space(const char *at) { return at + strspn(at, " \t\n"); }
+
+/* extern __shared__ [__align__(16)] TYPE NAME[]; */
+static const char *put_dynamic(const char *at, lw_text *out) {
+  at = skip_space(at + strlen("extern __shared__"));
+  if (starts(at, "__align__(")) at = skip_space(strchr(at, ')') + 1);
+  const char *end = strchr(at, '[');
+  const char *name = end;
+  while (name > at && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) name--;
+  lw__text_add(out, "%.*s*const %.*s = (%.*s*)standin->dynamic", (int)(name - at), at,
+               (int)(end - name), name, (int)(name - at), at);
+  return strchr(end, ';');
+}
+
+/* The text between the parentheses of |count| operands "c"(expression), as arguments. */
+static const char *put_operands(const char *at, lw_text *out) {
+  bool first = true;
+  while (*at != ':' && *at != ')') {
+    at = strchr(at, '(');
+    const char *start = ++at;
+    for (int depth = 1; depth > 0; at++) depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+    lw__text_add(out, "%s%.*s", first ? "" : ", ", (int)(at - 1 - start), start);
+    first = false;
+    at = skip_space(at);
+    if (*at == ',') at = skip_space(at + 1);
+  }
+  return at;
+}
+
+/* asm("name %0, %1;" : "=f"(r) : "f"(x)) to r = ptx_name(x) */
+static const char *put_asm(const char *at, lw_text *out) {
+  at = strchr(at, '"') + 1;
+  const char *name = at;
+  at = strchr(strchr(at, '"') + 1, ':') + 1;
+  at = put_operands(skip_space(at), out);
+  lw__text_add(out, " = ptx_");
+  for (; *name != ' '; name++) lw__text_add(out, "%c", *name == '.' ? '_' : *name);
+  lw__text_add(out, "(");
+  if (*at == ':') at = put_operands(skip_space(at + 1), out);
+  lw__text_add(out, ")");
+  return at + 1;
+}
+
+static void put_body(const char *source, lw_text *out) {
+  const char *from = source;
+  for (const char *at = source; *at != '\0';) {
+    const char *next = NULL;
+    bool begins = at == source || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
+    if (begins &&
+        (starts(at, "extern \"C\"") || starts(at, "extern __shared__") || starts(at, "asm("))) {
+      lw__text_add_n(out, from, (size_t)(at - from));
+      if (starts(at, "asm(")) {
+        next = put_asm(at, out);
+      } else if (starts(at, "extern __")) {
+        next = put_dynamic(at, out);
+      } else {
+        next = at + strlen("extern \"C\"");
+      }
+    }
+    if (next == NULL) {
+      at++;
+    } else {
+      at = from = next;
+    }
+  }
+  lw__text_add(out, "%s\n", from);
+}
+
+/* The parameters in |list| without their names are the types to cast to. */
+static int put_arguments(const char *list, const char *end, lw_text *out) {
+  int count = 0;
+  while (skip_space(list) < end) {
+    const char *comma = memchr(list, ',', (size_t)(end - list));
+    const char *stop = comma == NULL ? end : comma;
+    const char *name = stop;
+    while (name > list && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) name--;
+    lw__text_add(out, "%s(%.*s)p[%d]", count == 0 ? "" : ", ", (int)(name - list), list, count);
+    count++;
+    list = comma == NULL ? end : comma + 1;
+  }
+  return count;
+}
+
+static bool threads_meet(const char *body, const char *end) {
+  static const char *const words[] = {"__sync", "__shfl", "lw_warp_", "lw_block_", "lw_shuffle"};
+  for (size_t i = 0; i < LW_ARRAY_COUNT(words); i++) {
+    if (memmem(body, (size_t)(end - body), words[i], strlen(words[i])) != NULL) return true;
+  }
+  return false;
+}
+
+static void put_kernels(const char *source, lw_text *out) {
+  static const char start[] = "__global__ void ";
+  for (const char *at = source; (at = strstr(at, start)) != NULL;) {
+    at += sizeof start - 1;
+    int bounds = 1024;
+    if (starts(at, "__launch_bounds__(")) {
+      bounds = atoi(at + strlen("__launch_bounds__("));
+      at = skip_space(strchr(at, ')') + 1);
+    }
+    const char *open = strchr(at, '('), *close = strchr(open, ')');
+    int name_length = (int)(open - at);
+    lw__text_add(out,
+                 "__attribute__((visibility(\"default\"))) void standin_call_%.*s(const unsigned "
+                 "long *p) { %.*s(",
+                 name_length, at, name_length, at);
+    int count = put_arguments(open + 1, close, out);
+    const char *end = strstr(close, start);
+    bool meet = threads_meet(close, end == NULL ? close + strlen(close) : end);
+    lw__text_add(out,
+                 "); }\n__attribute__((visibility(\"default\"))) const int standin_facts_%.*s[3] = "
+                 "{%d, %d, %d};\n",
+                 name_length, at, count, bounds, meet);
+    at = close;
+  }
+}
+
+void lw_standin_translate(const char *source, lw_text *out) {
+  put_body(source, out);
+  put_kernels(source, out);
+}
