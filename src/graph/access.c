@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-/* ---- shapes --------------------------------------------------------------------------------------------------*/
+/* ---- shapes -----------------------------------------------------------------------------------*/
 
-/* Extents with 0 read as 1: no element of an empty value is ever addressed, but asking must not divide by 0. */
+/* Extents with 0 read as 1: no element of an empty value is ever addressed, but asking must not
+ * divide by 0. */
 static int64_t extent_at(const lw_shape *shape, uint32_t dim) {
   return shape->dim[dim] > 1 ? shape->dim[dim] : 1;
 }
@@ -66,17 +67,18 @@ void lw__access_unflatten(lw_ix_pool *pool, const lw_shape *shape, lw_ix linear,
   for (uint32_t i = 0; i < rank; i++) out_index[at[i]] = digit[i];
 }
 
-/* ---- reshape -------------------------------------------------------------------------------------------------*/
+/* ---- reshape ----------------------------------------------------------------------------------*/
 
-/* A run of result dims that holds the same elements as a run of operand dims; dims of extent 1 left out. */
+/* A run of result dims that holds the same elements as a run of operand dims; dims of extent 1 left
+ * out. */
 typedef struct dim_group {
   lw_shape to, from;
   lw_ix to_index[LW_MAX_RANK];
   uint8_t from_dim[LW_MAX_RANK];
 } dim_group;
 
-/* from's coordinates from to's. A coordinate that leaves its range (its element is taken elsewhere then, by a guard)
- * is kept out of the way of the simplifier behind a variable that does not. */
+/* from's coordinates from to's. A coordinate that leaves its range (its element is taken elsewhere
+ * then, by a guard) is kept out of the way of the simplifier behind a variable that does not. */
 static void regroup(lw_ix_pool *pool, const dim_group *group, lw_ix *out_index) {
   uint32_t rank = group->to.rank, hidden = 0;
   if (rank == 1 && group->from.rank == 1) {
@@ -94,7 +96,8 @@ static void regroup(lw_ix_pool *pool, const dim_group *group, lw_ix *out_index) 
   lw_ix linear = lw__access_flatten(pool, &group->to, index);
   lw__access_unflatten(pool, &group->from, linear, digit);
   for (uint32_t d = 0; d < group->from.rank && pool->status == LW_OK; d++) {
-    out_index[group->from_dim[d]] = hidden == 0 ? digit[d] : lw__ix_replace(pool, digit[d], vars, by, hidden);
+    out_index[group->from_dim[d]] =
+        hidden == 0 ? digit[d] : lw__ix_replace(pool, digit[d], vars, by, hidden);
   }
 }
 
@@ -124,7 +127,7 @@ static void reshape_index(lw_ix_pool *pool, const lw_shape *to, const lw_shape *
   }
 }
 
-/* ---- pieces --------------------------------------------------------------------------------------------------*/
+/* ---- pieces -----------------------------------------------------------------------------------*/
 
 /* What a step is made from. */
 typedef struct step {
@@ -139,10 +142,11 @@ static const lw_shape *operand_shape(const step *s, uint32_t i) {
   return &lw__value(s->graph, lw__operand(s->graph, s->node, i))->shape;
 }
 
-/* Adds the guard lo <= e < hi; |low|, |high|: whether the index can leave at that end at all (as an element's index it lies
- * inside the result). An end that needs no test is moved to the range of |e|, where it is seen to hold. False: it never
- * holds. */
-static bool add_guard(const lw_ix_pool *pool, lw_piece *piece, lw_guard guard, bool low, bool high) {
+/* Adds the guard lo <= e < hi; |low|, |high|: whether the index can leave at that end at all (as an
+ * element's index it lies inside the result). An end that needs no test is moved to the range of
+ * |e|, where it is seen to hold. False: it never holds. */
+static bool add_guard(const lw_ix_pool *pool, lw_piece *piece, lw_guard guard, bool low,
+                      bool high) {
   const lw_ix_node *node = lw__ix_node(pool, guard.e);
   if (!low) guard.lo = lw__min_i64(guard.lo, node->lo);
   if (!high && node->hi < INT64_MAX) guard.hi = lw__max_i64(guard.hi, node->hi + 1);
@@ -170,7 +174,8 @@ static bool step_expand(const step *s, lw_piece *piece) {
 static bool step_slice(const step *s, lw_piece *piece) {
   const lw_attr *attr = &s->node->attr;
   for (uint32_t d = 0; d < s->shape->rank; d++) {
-    piece->index[d] = lw__ix_affine(s->pool, s->index[d], attr->slice.step[d], attr->slice.start[d]);
+    piece->index[d] =
+        lw__ix_affine(s->pool, s->index[d], attr->slice.step[d], attr->slice.start[d]);
   }
   return true;
 }
@@ -232,8 +237,8 @@ static void concat_pieces(const step *s, lw_pieces *out) {
 
 static lw_status check_step(const step *s) {
   if (lw__op_info[s->node->op].kind != LW_KIND_MOVE) {
-    return lw__fail(s->graph->diag, LW_STATUS_INTERNAL, s->node->name, "no access map: %s is no movement",
-                    lw__op_info[s->node->op].name);
+    return lw__fail(s->graph->diag, LW_STATUS_INTERNAL, s->node->name,
+                    "no access map: %s is no movement", lw__op_info[s->node->op].name);
   }
   bool numbers = lw__shape_is_static(s->shape);
   for (uint32_t i = 0; i < s->node->operand_count; i++) {
@@ -244,8 +249,8 @@ static lw_status check_step(const step *s) {
                   "no access map: a shape has symbols that are not bound");
 }
 
-lw_status lw__access_step(const lw_graph *graph, lw_ix_pool *pool, lw_node_id node, const lw_ix *index,
-                          lw_arena *arena, lw_pieces *out) {
+lw_status lw__access_step(const lw_graph *graph, lw_ix_pool *pool, lw_node_id node,
+                          const lw_ix *index, lw_arena *arena, lw_pieces *out) {
   memset(out, 0, sizeof *out);
   const lw_node *n = lw__node(graph, node);
   step s = {graph, pool, n, &lw__value(graph, n->result)->shape, index};
@@ -284,7 +289,7 @@ lw_status lw__access_chase(const lw_graph *graph, lw_ix_pool *pool, lw_value_id 
   return status;
 }
 
-/* ---- bijections ----------------------------------------------------------------------------------------------*/
+/* ---- bijections -------------------------------------------------------------------------------*/
 
 static bool is_among(lw_ix e, const lw_ix *vars, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {

@@ -1,11 +1,12 @@
-/* index.c: the pool of index expressions: hash-consed nodes with ranges, and all questions about an expression. */
+/* index.c: the pool of index expressions: hash-consed nodes with ranges, and all questions about an
+ * expression. */
 #include "graph/index.h"
 
 #include <string.h>
 
 #include "graph/index_form.h"
 
-/* ---- pool ----------------------------------------------------------------------------------------------------*/
+/* ---- pool -------------------------------------------------------------------------------------*/
 
 static lw_status push_node(lw_ix_pool *pool, const lw_ix_node *node, lw_ix *out) {
   *out = pool->nodes.count;
@@ -17,7 +18,8 @@ lw_status lw__ix_pool_init(lw_ix_pool *pool) {
   lw_ix_node zero = {.kind = LW_IX_SUM, .weight = 1};
   lw_ix id;
   /* Terms are reserved so that |data + begin| is an address for empty sums too. */
-  if (lw_vec_reserve(&pool->terms, 64) == LW_OK && push_node(pool, &zero, &id) == LW_OK) return LW_OK;
+  if (lw_vec_reserve(&pool->terms, 64) == LW_OK && push_node(pool, &zero, &id) == LW_OK)
+    return LW_OK;
   lw__ix_pool_deinit(pool);
   return LW_STATUS_OUT_OF_MEMORY;
 }
@@ -37,7 +39,7 @@ lw_ix lw__ix_fail(lw_ix_pool *pool, lw_status status) {
   return 0;
 }
 
-/* ---- hash-consing --------------------------------------------------------------------------------------------*/
+/* ---- hash-consing -----------------------------------------------------------------------------*/
 
 static uint64_t mix(uint64_t h, uint64_t v) {
   h = (h ^ v) * 0x9e3779b97f4a7c15u;
@@ -112,7 +114,7 @@ static lw_ix intern(lw_ix_pool *pool, lw_ix_node *node, const lw_ix_term *terms)
   return pool->table[at];
 }
 
-/* ---- making nodes --------------------------------------------------------------------------------------------*/
+/* ---- making nodes -----------------------------------------------------------------------------*/
 
 lw_ix lw__ix_make_sum(lw_ix_pool *pool, const lw_ix_form *form) {
   if (pool->status != LW_OK) return 0;
@@ -191,7 +193,7 @@ lw_ix lw__ix_const(lw_ix_pool *pool, int64_t c) {
   return c == 0 ? 0 : lw__ix_make_sum(pool, &form);
 }
 
-/* ---- questions -----------------------------------------------------------------------------------------------
+/* ---- questions ----------------------------------------------------------------------------------
  * Recursion is bounded by LW_IX_MAX_DEPTH, the work of one question by LW_IX_MAX_WEIGHT. */
 
 const lw_ix_term *lw__ix_terms(const lw_ix_pool *pool, lw_ix e, lw_ix_term *own,
@@ -325,7 +327,7 @@ int64_t lw__ix_eval(const lw_ix_pool *pool, lw_ix e, const int64_t *vars) {
   return (int64_t)sum;
 }
 
-/* ---- text ----------------------------------------------------------------------------------------------------*/
+/* ---- text -------------------------------------------------------------------------------------*/
 
 static void print_atom(const lw_ix_pool *pool, lw_ix e, lw_text *out) {
   const lw_ix_node *node = &pool->nodes.data[e];

@@ -3,7 +3,7 @@
 
 #include "graph/index_form.h"
 
-/* ---- forms ---------------------------------------------------------------------------------------------------*/
+/* ---- forms ------------------------------------------------------------------------------------*/
 
 bool lw__ix_form_add_term(const lw_ix_pool *pool, lw_ix_form *form, lw_ix atom, int64_t coef) {
   const lw_ix_node *node = &pool->nodes.data[atom];
@@ -90,7 +90,7 @@ bool lw__ix_form_range(const lw_ix_pool *pool, const lw_ix_form *form, int64_t *
   return lo != INT64_MIN;
 }
 
-/* ---- canonical form ------------------------------------------------------------------------------------------*/
+/* ---- canonical form ---------------------------------------------------------------------------*/
 
 bool lw__ix_form_linearize(const lw_ix_pool *pool, const lw_ix_form *form, lw_ix_form *out) {
   lw__ix_form_init(out, form->constant);
@@ -120,7 +120,8 @@ static lw_ix combine(lw_ix_pool *pool, lw_ix a, int64_t mul, lw_ix b, int64_t ad
   if (!lw__ix_form_add(pool, &form, a, mul) || !lw__ix_form_add(pool, &form, b, 1)) {
     return lw__ix_fail(pool, LW_STATUS_UNSUPPORTED);
   }
-  bool shift = mul == 1 && pool->nodes.data[b].kind == LW_IX_SUM && pool->nodes.data[b].term_count == 0;
+  bool shift =
+      mul == 1 && pool->nodes.data[b].kind == LW_IX_SUM && pool->nodes.data[b].term_count == 0;
   return shift ? lw__ix_make_sum(pool, &form) : lw__ix_form_finish(pool, &form);
 }
 

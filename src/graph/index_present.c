@@ -1,9 +1,10 @@
 /* index_present.c: the canonical form of sums.
  *
- * Two views of a sum. The linear view has variables and DIVs alone, every e % c written as e - c * (e / c): there all
- * recombination ((e/c)*c + e%c = e, at any scale, over any chain, scattered among other terms) is cancelling of equal
- * terms. The presented view is what nodes hold: MODs are found again where k*E + q*Q with Q = E/c is k*(E%c) + (q + k*c)*Q.
- * It is a function of the linear view, so equal linear views have equal ids.
+ * Two views of a sum. The linear view has variables and DIVs alone, every e % c written as e - c *
+ * (e / c): there all recombination ((e/c)*c + e%c = e, at any scale, over any chain, scattered
+ * among other terms) is cancelling of equal terms. The presented view is what nodes hold: MODs are
+ * found again where k*E + q*Q with Q = E/c is k*(E%c) + (q + k*c)*Q. It is a function of the linear
+ * view, so equal linear views have equal ids.
  */
 #include <string.h>
 
@@ -22,21 +23,23 @@ static int64_t coef_of(const lw_ix_form *form, lw_ix atom) {
   return 0;
 }
 
-/* ---- finding MODs --------------------------------------------------------------------------------------------*/
+/* ---- finding MODs -----------------------------------------------------------------------------*/
 
 static bool is_div(const lw_ix_pool *pool, lw_ix atom) {
   return pool->nodes.data[atom].kind == LW_IX_DIV;
 }
 
-/* One way to see k*E + q*Q in a form, Q = E/c, as k*(E%c) + (q + k*c)*Q. |part| has the terms of E = |value|. */
+/* One way to see k*E + q*Q in a form, Q = E/c, as k*(E%c) + (q + k*c)*Q. |part| has the terms of E
+ * = |value|. */
 typedef struct mod_match {
   lw_ix value;
   lw_ix_form part;
   int64_t k, c;
 } mod_match;
 
-/* How good terms are: few first, then a narrow range by interval arithmetic (the sum of |coef| * span, saturated), for terms
- * that cancel one another in part have a range that is too wide. Also differences of that. */
+/* How good terms are: few first, then a narrow range by interval arithmetic (the sum of |coef| *
+ * span, saturated), for terms that cancel one another in part have a range that is too wide. Also
+ * differences of that. */
 typedef struct quality {
   int32_t terms;
   int64_t width;
@@ -59,7 +62,8 @@ static bool is_better(quality a, quality b) {
   return a.terms != b.terms ? a.terms < b.terms : a.width < b.width;
 }
 
-/* The quality of the terms that |match| touches, with factor |k|, which may be 0; false on overflow. */
+/* The quality of the terms that |match| touches, with factor |k|, which may be 0; false on
+ * overflow. */
 static bool match_quality(const lw_ix_pool *pool, const lw_ix_form *form, lw_ix div,
                           const mod_match *match, int64_t k, quality *out) {
   *out = (quality){0, 0};
@@ -77,18 +81,21 @@ static bool match_quality(const lw_ix_pool *pool, const lw_ix_form *form, lw_ix 
   return true;
 }
 
-/* Sets match->k to the best factor and |out| to what it changes; false where none makes the form better. */
-static bool choose_factor(const lw_ix_pool *pool, const lw_ix_form *form, lw_ix div, mod_match *match,
-                          quality *out) {
+/* Sets match->k to the best factor and |out| to what it changes; false where none makes the form
+ * better. */
+static bool choose_factor(const lw_ix_pool *pool, const lw_ix_form *form, lw_ix div,
+                          mod_match *match, quality *out) {
   quality none, now;
   *out = (quality){0, 0};
   match->k = 0;
   if (!match_quality(pool, form, div, match, 0, &none)) return false;
-  for (uint32_t i = 0; i <= match->part.count; i++) { /* the last: the factor that takes |div| away */
+  for (uint32_t i = 0; i <= match->part.count;
+       i++) { /* the last: the factor that takes |div| away */
     bool last = i == match->part.count;
     int64_t have = coef_of(form, last ? div : match->part.term[i].atom);
     int64_t one = last ? -match->c : match->part.term[i].coef;
-    if (have == 0 || have % one != 0 || !match_quality(pool, form, div, match, have / one, &now)) continue;
+    if (have == 0 || have % one != 0 || !match_quality(pool, form, div, match, have / one, &now))
+      continue;
     now.terms -= none.terms;
     now.width -= none.width;
     if (!is_better(now, *out)) continue;
@@ -121,7 +128,8 @@ static void take_match(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, const mod_
   }
 }
 
-/* A match of one term E is taken whole: in the end that leaves the digits of a mixed-radix number with their own weights. */
+/* A match of one term E is taken whole: in the end that leaves the digits of a mixed-radix number
+ * with their own weights. */
 static bool take_digit(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, mod_match *match) {
   if (match->part.count != 1) return false;
   int64_t have = coef_of(form, match->part.term[0].atom), one = match->part.term[0].coef;
@@ -131,8 +139,8 @@ static bool take_digit(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, mod_match 
   return true;
 }
 
-/* Sets |match| to E = x/a where |div| is x/m, and its terms as they stand or linear: MODs that E has may have been found in
- * the form already, or not. False when there is none. */
+/* Sets |match| to E = x/a where |div| is x/m, and its terms as they stand or linear: MODs that E
+ * has may have been found in the form already, or not. False when there is none. */
 static bool begin_match(lw_ix_pool *pool, lw_ix div, int64_t a, bool linear, mod_match *match) {
   lw_ix_node node = pool->nodes.data[div];
   match->c = node.constant / a;
@@ -145,8 +153,8 @@ static bool begin_match(lw_ix_pool *pool, lw_ix div, int64_t a, bool linear, mod
 }
 
 /* Takes the best match of an E of several terms, if it leaves fewer than |below| terms more. */
-static bool take_best(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, const int64_t *a, uint32_t a_count,
-                      int32_t below) {
+static bool take_best(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, const int64_t *a,
+                      uint32_t a_count, int32_t below) {
   quality best = {below, INT64_MIN}, now;
   mod_match match, chosen; /* not initialized: they are large, and |k| tells */
   chosen.k = 0;
@@ -160,7 +168,8 @@ static bool take_best(lw_ix_pool *pool, lw_ix_form *form, lw_ix div, const int64
   return chosen.k != 0;
 }
 
-/* Takes k*(E%c) where E is an atom with E/c = |div| for reasons of range: (6*u + v)/24 is u/4 where v < 6. */
+/* Takes k*(E%c) where E is an atom with E/c = |div| for reasons of range: (6*u + v)/24 is u/4 where
+ * v < 6. */
 static void take_mod_of_atom(lw_ix_pool *pool, lw_ix_form *linear, lw_ix div) {
   int64_t q = coef_of(linear, div);
   uint64_t vars = pool->nodes.data[div].vars;
@@ -187,8 +196,9 @@ static bool is_before(const lw_ix_pool *pool, lw_ix a, lw_ix b) {
   return x->constant != y->constant ? x->constant < y->constant : a < b;
 }
 
-/* The DIV of |form| to look at next: flat ones first, for the dividends of others may hold their MODs; of these small
- * divisors first, for the digits of a number are split off from the lowest up. Taking one may bring in others. */
+/* The DIV of |form| to look at next: flat ones first, for the dividends of others may hold their
+ * MODs; of these small divisors first, for the digits of a number are split off from the lowest up.
+ * Taking one may bring in others. */
 static bool next_div(const lw_ix_pool *pool, const lw_ix_form *form, const lw_ix *done,
                      uint32_t done_count, lw_ix *out) {
   *out = LW_NONE;
@@ -202,7 +212,8 @@ static bool next_div(const lw_ix_pool *pool, const lw_ix_form *form, const lw_ix
   return *out != LW_NONE;
 }
 
-/* Divisors a of |m| for which x/a may stand in |linear|: those that the DIVs there suggest, descending, and 1. */
+/* Divisors a of |m| for which x/a may stand in |linear|: those that the DIVs there suggest,
+ * descending, and 1. */
 static uint32_t candidate_divisors(const lw_ix_pool *pool, const lw_ix_form *linear, int64_t m,
                                    int64_t *out) {
   uint32_t count = 0;
@@ -243,7 +254,7 @@ static void take_mods(lw_ix_pool *pool, lw_ix_form *form) {
   }
 }
 
-/* ---- a MOD of several terms that cancel in part --------------------------------------------------------------*/
+/* ---- a MOD of several terms that cancel in part -----------------------------------------------*/
 
 /* True when terms may cancel one another: then the form may be a MOD that was not seen. */
 static bool is_suspect(const lw_ix_pool *pool, const lw_ix_form *form) {
@@ -264,7 +275,8 @@ static quality form_quality(const lw_ix_pool *pool, const lw_ix_form *form) {
   return q;
 }
 
-/* The value of |e| at one of a few fixed points: cheap evidence against an equation before a costly proof is tried. */
+/* The value of |e| at one of a few fixed points: cheap evidence against an equation before a costly
+ * proof is tried. */
 static int64_t sample(const lw_ix_pool *pool, lw_ix e, uint32_t point) {
   const lw_ix_node *node = &pool->nodes.data[e];
   switch (node->kind) {
@@ -284,7 +296,8 @@ static int64_t sample(const lw_ix_pool *pool, lw_ix e, uint32_t point) {
   return (int64_t)sum;
 }
 
-static bool may_be_quotient(const lw_ix_pool *pool, const lw_ix_form *e, int64_t c, lw_ix quotient) {
+static bool may_be_quotient(const lw_ix_pool *pool, const lw_ix_form *e, int64_t c,
+                            lw_ix quotient) {
   for (uint32_t point = 0; point < 4; point++) {
     uint64_t sum = (uint64_t)e->constant;
     for (uint32_t i = 0; i < e->count; i++) {
@@ -295,9 +308,11 @@ static bool may_be_quotient(const lw_ix_pool *pool, const lw_ix_form *e, int64_t
   return true;
 }
 
-/* Sees all terms of |form| whose coefficients |k| divides, but for |quotient|, as k*E, and if E/c is |quotient| for the c
- * that makes k*(E%c) of it, replaces |best| by that + the rest where it is better. True: it was found. */
-static bool try_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix quotient, int64_t k, lw_ix_form *best) {
+/* Sees all terms of |form| whose coefficients |k| divides, but for |quotient|, as k*E, and if E/c
+ * is |quotient| for the c that makes k*(E%c) of it, replaces |best| by that + the rest where it is
+ * better. True: it was found. */
+static bool try_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix quotient, int64_t k,
+                          lw_ix_form *best) {
   lw_ix_form part, rest, found;
   int64_t c = -(coef_of(form, quotient) / k);
   lw__ix_form_init(&part, form->constant % k == 0 ? form->constant / k : 0);
@@ -323,7 +338,8 @@ static bool try_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix quotie
 }
 
 /* Looks for one MOD whose quotient is a term of |form| of |kind|. */
-static void find_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix_kind kind, lw_ix_form *best) {
+static void find_remainder(lw_ix_pool *pool, const lw_ix_form *form, lw_ix_kind kind,
+                           lw_ix_form *best) {
   for (uint32_t d = 0; d < form->count; d++) {
     lw_ix_term quotient = form->term[d];
     if (pool->nodes.data[quotient.atom].kind != kind) continue;
@@ -358,4 +374,3 @@ lw_ix lw__ix_form_present(lw_ix_pool *pool, const lw_ix_form *linear) {
   lw__ix_leave(pool);
   return lw__ix_make_sum(pool, &best);
 }
-

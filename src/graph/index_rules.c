@@ -1,11 +1,11 @@
-/* index_rules.c: division and remainder of index expressions, and substitution. Every rule is an identity of floor
- * division that holds for all values inside the ranges; a rule that does not apply, or whose constants would leave int64,
- * leaves the expression alone. */
+/* index_rules.c: division and remainder of index expressions, and substitution. Every rule is an
+ * identity of floor division that holds for all values inside the ranges; a rule that does not
+ * apply, or whose constants would leave int64, leaves the expression alone. */
 #include <stddef.h>
 
 #include "graph/index_form.h"
 
-/* ---- memo: (e, c) -> e / c -----------------------------------------------------------------------------------*/
+/* ---- memo: (e, c) -> e / c --------------------------------------------------------------------*/
 
 struct lw_ix_memo {
   int64_t c; /* 0: free */
@@ -52,7 +52,7 @@ static void memo_store(lw_ix_pool *pool, lw_ix e, int64_t c, lw_ix result) {
   *slot = (struct lw_ix_memo){c, e, result};
 }
 
-/* ---- rules of e / c ------------------------------------------------------------------------------------------
+/* ---- rules of e / c -----------------------------------------------------------------------------
  * Each returns true with *out = e / c when it applies. |form| holds e's terms. */
 
 /* (a*c + b) / c = a + b/c. Coefficients are split toward zero, so that -x stays -x. */
@@ -71,7 +71,8 @@ static bool div_multiples(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, l
   return true;
 }
 
-/* -e / c = -((e + c-1) / c): the first coefficient is made positive. Constants are in 0 .. c-1 here. */
+/* -e / c = -((e + c-1) / c): the first coefficient is made positive. Constants are in 0 .. c-1
+ * here. */
 static bool div_sign(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, lw_ix *out) {
   if (form->count == 0 || form->term[0].coef > 0) return false;
   lw_ix_form turned;
@@ -105,8 +106,9 @@ static bool div_factor(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, int6
   return true;
 }
 
-/* Tries common factors, largest first. A term that shares less than g with c has at least g values too many to be part of
- * the remainder unless it shares less than all terms in front, so these prefixes are all there is to try. */
+/* Tries common factors, largest first. A term that shares less than g with c has at least g values
+ * too many to be part of the remainder unless it shares less than all terms in front, so these
+ * prefixes are all there is to try. */
 static bool div_factors(lw_ix_pool *pool, const lw_ix_form *form, int64_t c, lw_ix *out) {
   int64_t shared[LW_IX_MAX_TERMS];
   for (uint32_t i = 0; i < form->count; i++) {
@@ -141,8 +143,10 @@ static bool contains(const lw_ix_form *form, lw_ix atom) {
   return false;
 }
 
-/* Sets |out| to y + d*e of (y/d + e) / c, y/d being term |at|, in the linear view; for -(y/d) = (-y + d-1)/d alike. */
-static bool merge_nested(const lw_ix_pool *pool, const lw_ix_form *form, uint32_t at, lw_ix_form *out) {
+/* Sets |out| to y + d*e of (y/d + e) / c, y/d being term |at|, in the linear view; for -(y/d) = (-y
+ * + d-1)/d alike. */
+static bool merge_nested(const lw_ix_pool *pool, const lw_ix_form *form, uint32_t at,
+                         lw_ix_form *out) {
   const lw_ix_node *div = &pool->nodes.data[form->term[at].atom];
   int64_t sign = form->term[at].coef, d = div->constant, coef, constant;
   if (!lw__mul_i64(form->constant, d, &constant)) return false;
@@ -208,7 +212,7 @@ lw_ix lw__ix_mod(lw_ix_pool *pool, lw_ix a, int64_t c) {
   return lw__ix_add(pool, a, lw__ix_affine(pool, q, -c, 0));
 }
 
-/* ---- substitution --------------------------------------------------------------------------------------------*/
+/* ---- substitution -----------------------------------------------------------------------------*/
 
 typedef struct substitution {
   const lw_ix *by;
@@ -243,7 +247,8 @@ static lw_ix replace_in(lw_ix_pool *pool, lw_ix e, const substitution *s) {
     lw_ix_term t = pool->terms.data[node.term_begin + i];
     lw_ix atom = replace_in(pool, t.atom, s);
     if (pool->status != LW_OK) return 0;
-    if (!lw__ix_form_add(pool, &form, atom, t.coef)) return lw__ix_fail(pool, LW_STATUS_UNSUPPORTED);
+    if (!lw__ix_form_add(pool, &form, atom, t.coef))
+      return lw__ix_fail(pool, LW_STATUS_UNSUPPORTED);
   }
   return lw__ix_form_finish(pool, &form);
 }
@@ -257,7 +262,8 @@ lw_ix lw__ix_substitute(lw_ix_pool *pool, lw_ix e, const lw_ix *by, uint32_t cou
   return pool->status == LW_OK ? result : 0;
 }
 
-lw_ix lw__ix_replace(lw_ix_pool *pool, lw_ix e, const lw_ix *vars, const lw_ix *by, uint32_t count) {
+lw_ix lw__ix_replace(lw_ix_pool *pool, lw_ix e, const lw_ix *vars, const lw_ix *by,
+                     uint32_t count) {
   substitution s = {.by = by, .vars = vars, .count = count};
   for (uint32_t i = 0; i < count; i++) s.filter |= pool->nodes.data[vars[i]].vars;
   lw_ix result = replace_in(pool, e, &s);

@@ -1,5 +1,5 @@
-/* test_access.c: access maps against arrays: random graphs of movements over small tensors whose elements are their own
- * numbers, moved once by plain loops and once by following the maps. */
+/* test_access.c: access maps against arrays: random graphs of movements over small tensors whose
+ * elements are their own numbers, moved once by plain loops and once by following the maps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -30,7 +30,7 @@ typedef struct world {
 
 static int64_t pick(world *w, int64_t lo, int64_t hi) { return lw__rng_range(&w->rng, lo, hi + 1); }
 
-/* ---- arrays --------------------------------------------------------------------------------------------------*/
+/* ---- arrays -----------------------------------------------------------------------------------*/
 
 static int64_t position(const lw_shape *shape, const int64_t *at) {
   int64_t p = 0;
@@ -51,7 +51,7 @@ static int64_t numel(const lw_shape *shape) {
   return n;
 }
 
-/* ---- random movements: each makes the node and the array it must give -----------------------------------------*/
+/* ---- random movements: each makes the node and the array it must give -------------------------*/
 
 static const tensor *any(world *w) {
   /* Mostly the newest: chains are what composition is about. */
@@ -240,7 +240,8 @@ static void add_concat(world *w) {
   for (int k = 0; k < 3; k++) {
     const tensor *y = k == 0 ? x : &w->value[pick(w, 0, w->count - 1)];
     bool fits = y->shape.rank == shape.rank;
-    for (uint32_t d = 0; d < shape.rank && fits; d++) fits = d == axis || y->shape.dim[d] == shape.dim[d];
+    for (uint32_t d = 0; d < shape.rank && fits; d++)
+      fits = d == axis || y->shape.dim[d] == shape.dim[d];
     if (!fits) y = x;
     in[count] = y;
     ids[count++] = y->id;
@@ -288,7 +289,7 @@ static void world_init(world *w, uint64_t seed) {
   for (int64_t i = 0; i < steps; i++) add[pick(w, 0, 7)](w);
 }
 
-/* ---- maps, followed to the input -----------------------------------------------------------------------------*/
+/* ---- maps, followed to the input --------------------------------------------------------------*/
 
 typedef struct route {
   lw_pieces pieces;
@@ -297,7 +298,8 @@ typedef struct route {
   bool at_input;
 } route;
 
-static route *follow(world *w, lw_ix_pool *pool, lw_arena *arena, lw_value_id id, const lw_ix *index) {
+static route *follow(world *w, lw_ix_pool *pool, lw_arena *arena, lw_value_id id,
+                     const lw_ix *index) {
   route *r;
   assert_ok(lw__arena_alloc(arena, 1, sizeof *r, &r));
   if (id == w->value[0].id) {
@@ -305,7 +307,8 @@ static route *follow(world *w, lw_ix_pool *pool, lw_arena *arena, lw_value_id id
     r->offset = lw__access_offset(&w->graph, pool, id, index);
     return r;
   }
-  assert_ok(lw__access_step(&w->graph, pool, lw__value(&w->graph, id)->producer, index, arena, &r->pieces));
+  assert_ok(lw__access_step(&w->graph, pool, lw__value(&w->graph, id)->producer, index, arena,
+                            &r->pieces));
   assert_true(r->pieces.count <= LW_ARRAY_COUNT(r->next));
   for (uint32_t i = 0; i < r->pieces.count; i++) {
     r->next[i] = follow(w, pool, arena, r->pieces.piece[i].source, r->pieces.piece[i].index);
@@ -321,7 +324,8 @@ static bool holds(const lw_ix_pool *pool, const lw_piece *piece, const int64_t *
   return true;
 }
 
-static int64_t read_by(const lw_ix_pool *pool, const route *r, const int64_t *memory, const int64_t *vars) {
+static int64_t read_by(const lw_ix_pool *pool, const route *r, const int64_t *memory,
+                       const int64_t *vars) {
   if (r->at_input) return memory[lw__ix_eval(pool, r->offset, vars)];
   const route *taken = NULL;
   for (uint32_t i = 0; i < r->pieces.count; i++) {
@@ -340,7 +344,8 @@ static void input_memory(const world *w, int64_t *memory) {
   for (int64_t p = 0; p < x->numel; p++) {
     int64_t at[LW_MAX_RANK], offset = 0;
     coordinates(&x->shape, p, at);
-    for (uint32_t i = 0; i < x->shape.rank; i++) offset = offset * x->shape.dim[order[i]] + at[order[i]];
+    for (uint32_t i = 0; i < x->shape.rank; i++)
+      offset = offset * x->shape.dim[order[i]] + at[order[i]];
     memory[offset] = x->data[p];
   }
 }
@@ -361,8 +366,8 @@ static void check_value(world *w, const tensor *t) {
     coordinates(&t->shape, p, vars);
     int64_t got = read_by(&pool, r, memory, vars);
     if (got != t->data[p]) {
-      print_error("seed %llu: element %lld is %lld not %lld\n", (unsigned long long)w->seed, (long long)p,
-                  (long long)got, (long long)t->data[p]);
+      print_error("seed %llu: element %lld is %lld not %lld\n", (unsigned long long)w->seed,
+                  (long long)p, (long long)got, (long long)t->data[p]);
       fail();
     }
   }
@@ -380,7 +385,7 @@ static void test_random(void **state) {
   }
 }
 
-/* ---- single maps ---------------------------------------------------------------------------------------------*/
+/* ---- single maps ------------------------------------------------------------------------------*/
 
 typedef struct map {
   lw_graph graph;
@@ -432,7 +437,8 @@ static lw_value_id padded(map *m, lw_value_id in, const int64_t *lo, const int64
 static void new_index(map *m, lw_value_id value, bool linear) {
   const lw_shape *shape = &lw__value(&m->graph, value)->shape;
   if (linear) {
-    lw__access_unflatten(&m->pool, shape, lw__ix_new_var(&m->pool, lw__shape_numel(shape)), m->index);
+    lw__access_unflatten(&m->pool, shape, lw__ix_new_var(&m->pool, lw__shape_numel(shape)),
+                         m->index);
     return;
   }
   for (uint32_t d = 0; d < shape->rank; d++) m->index[d] = lw__ix_new_var(&m->pool, shape->dim[d]);
@@ -467,14 +473,17 @@ static void test_im2col(void **state) {
   (void)state;
   map m;
   map_init(&m);
-  lw_value_id x = padded(&m, input(&m, 4, (int64_t[]){8, 64, 56, 56}), (int64_t[]){0, 0, 1, 1}, (int64_t[]){0, 0, 1, 1});
-  assert_ok(lw__graph_window(&m.graph, x, 2, (uint8_t[]){2, 3}, (int64_t[]){3, 3}, (int64_t[]){2, 2}, (int64_t[]){1, 1}, &x));
+  lw_value_id x = padded(&m, input(&m, 4, (int64_t[]){8, 64, 56, 56}), (int64_t[]){0, 0, 1, 1},
+                         (int64_t[]){0, 0, 1, 1});
+  assert_ok(lw__graph_window(&m.graph, x, 2, (uint8_t[]){2, 3}, (int64_t[]){3, 3},
+                             (int64_t[]){2, 2}, (int64_t[]){1, 1}, &x));
   x = permuted(&m, x, (uint8_t[]){0, 2, 3, 1, 4, 5});
   x = reshaped(&m, x, 2, (int64_t[]){8 * 28 * 28, 64 * 9});
   new_index(&m, x, false);
   check_map(&m, x,
             "0 <= ((i0//28)%28)*2 + (i1//3)%3 - 1 < 56; 0 <= (i0%28)*2 + i1%3 - 1 < 56; "
-            "(i0%28)*2 + (i0//784)*200704 + ((i0//28)%28)*112 + i1%3 + (i1//9)*3136 + ((i1//3)%3)*56 - 57");
+            "(i0%28)*2 + (i0//784)*200704 + ((i0//28)%28)*112 + i1%3 + (i1//9)*3136 + "
+            "((i1//3)%3)*56 - 57");
   map_deinit(&m);
 }
 
@@ -576,8 +585,10 @@ static void test_bijection(void **state) {
   (void)state;
   map m;
   map_init(&m);
-  lw_ix a = lw__ix_new_var(&m.pool, 4), b = lw__ix_new_var(&m.pool, 6), one = lw__ix_new_var(&m.pool, 1);
-  lw_ix ab = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 6, 0), b), ba = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, b, 4, 0), a);
+  lw_ix a = lw__ix_new_var(&m.pool, 4), b = lw__ix_new_var(&m.pool, 6),
+        one = lw__ix_new_var(&m.pool, 1);
+  lw_ix ab = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 6, 0), b),
+        ba = lw__ix_add(&m.pool, lw__ix_affine(&m.pool, b, 4, 0), a);
   const lw_ix vars[3] = {a, b, one};
   assert_true(lw__access_is_bijection(&m.pool, ab, vars, 3, 24));
   assert_true(lw__access_is_bijection(&m.pool, ba, vars, 2, 24));
@@ -590,7 +601,8 @@ static void test_bijection(void **state) {
   assert_true(lw__access_is_bijection(&m.pool, 0, NULL, 0, 1));
   assert_false(lw__access_is_bijection(&m.pool, lw__ix_affine(&m.pool, ab, 1, 1), vars, 2, 24));
   assert_false(lw__access_is_bijection(&m.pool, lw__ix_affine(&m.pool, ab, 2, 0), vars, 2, 48));
-  assert_false(lw__access_is_bijection(&m.pool, lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 5, 0), b), vars, 2, 24));
+  assert_false(lw__access_is_bijection(
+      &m.pool, lw__ix_add(&m.pool, lw__ix_affine(&m.pool, a, 5, 0), b), vars, 2, 24));
   assert_false(lw__access_is_bijection(&m.pool, lw__ix_div(&m.pool, ab, 2), vars, 2, 12));
   map_deinit(&m);
 }
@@ -602,13 +614,15 @@ static void test_refusals(void **state) {
   lw_value_id x = input(&m, 2, (int64_t[]){3, 4}), y;
   lw_pieces pieces;
   new_index(&m, x, false);
-  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, x)->producer, m.index, &m.arena, &pieces),
+  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, x)->producer, m.index,
+                                   &m.arena, &pieces),
                    LW_STATUS_INTERNAL);
   lw_shape shape = lw__shape_of(2, (int64_t[]){3, 4});
   assert_ok(lw__extent_symbol(&m.graph, "batch", &shape.dim[0]));
   assert_ok(lw__graph_input(&m.graph, LW_DTYPE_F32, &shape, NULL, &x));
   y = permuted(&m, x, (uint8_t[]){1, 0});
-  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, y)->producer, m.index, &m.arena, &pieces),
+  assert_int_equal(lw__access_step(&m.graph, &m.pool, lw__value(&m.graph, y)->producer, m.index,
+                                   &m.arena, &pieces),
                    LW_STATUS_INTERNAL);
   lw__access_flatten(&m.pool, &shape, m.index);
   assert_int_equal(m.pool.status, LW_STATUS_INTERNAL);
@@ -617,9 +631,10 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),   cmocka_unit_test(test_im2col),
-                                     cmocka_unit_test(test_heads),    cmocka_unit_test(test_guarded_reshape),
-                                     cmocka_unit_test(test_guards),   cmocka_unit_test(test_chase),
-                                     cmocka_unit_test(test_bijection), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_random),    cmocka_unit_test(test_im2col),
+      cmocka_unit_test(test_heads),     cmocka_unit_test(test_guarded_reshape),
+      cmocka_unit_test(test_guards),    cmocka_unit_test(test_chase),
+      cmocka_unit_test(test_bijection), cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

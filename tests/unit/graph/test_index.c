@@ -1,5 +1,6 @@
-/* test_index.c: index expressions are right: random ones against the plain meaning of the operations, over all values of the
- * variables; limits, overflow, lack of memory. What must be found equal stands in test_index_strength.c. */
+/* test_index.c: index expressions are right: random ones against the plain meaning of the
+ * operations, over all values of the variables; limits, overflow, lack of memory. What must be
+ * found equal stands in test_index_strength.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,15 +15,15 @@
 #define assert_ok(expr) assert_int_equal((expr), LW_OK)
 enum { ROUNDS = 3000 };
 
-/* ---- naive expressions: what was asked for, evaluated without any simplification ------------------------------*/
+/* ---- naive expressions: what was asked for, evaluated without any simplification --------------*/
 
 typedef enum naive_op { N_VAR, N_CONST, N_ADD, N_AFFINE, N_DIV, N_MOD, N_SUBST } naive_op;
 enum { MAX_NAIVE = 400, MAX_VARS = 4 };
 
 typedef struct naive {
   naive_op op;
-  int a, b;       /* operands */
-  int64_t m, n;   /* VAR: number m; CONST: m; AFFINE: a*m + n; DIV, MOD: m */
+  int a, b;         /* operands */
+  int64_t m, n;     /* VAR: number m; CONST: m; AFFINE: a*m + n; DIV, MOD: m */
   int by[MAX_VARS]; /* SUBST: -1 = unchanged */
   lw_ix ix;
 } naive;
@@ -90,9 +91,15 @@ static int push(world *w, naive n) {
 static int push_affine(world *w, int a, int64_t m, int64_t n) {
   return push(w, (naive){.op = N_AFFINE, .a = a, .m = m, .n = n});
 }
-static int push_add(world *w, int a, int b) { return push(w, (naive){.op = N_ADD, .a = a, .b = b}); }
-static int push_div(world *w, int a, int64_t c) { return push(w, (naive){.op = N_DIV, .a = a, .m = c}); }
-static int push_mod(world *w, int a, int64_t c) { return push(w, (naive){.op = N_MOD, .a = a, .m = c}); }
+static int push_add(world *w, int a, int b) {
+  return push(w, (naive){.op = N_ADD, .a = a, .b = b});
+}
+static int push_div(world *w, int a, int64_t c) {
+  return push(w, (naive){.op = N_DIV, .a = a, .m = c});
+}
+static int push_mod(world *w, int a, int64_t c) {
+  return push(w, (naive){.op = N_MOD, .a = a, .m = c});
+}
 
 static void world_init(world *w, uint64_t seed) {
   memset(w, 0, sizeof *w);
@@ -107,7 +114,8 @@ static void world_init(world *w, uint64_t seed) {
   }
 }
 
-/* The expression |i| is right for all values of the variables; so are its range, divisor and splits. */
+/* The expression |i| is right for all values of the variables; so are its range, divisor and
+ * splits. */
 static void check(world *w, int i, uint64_t seed) {
   assert_ok(w->pool.status);
   lw_ix e = w->node[i].ix;
@@ -150,14 +158,15 @@ static void check(world *w, int i, uint64_t seed) {
   }
 }
 
-/* ---- random expressions --------------------------------------------------------------------------------------*/
+/* ---- random expressions -----------------------------------------------------------------------*/
 
 static int64_t pick_divisor(world *w) {
   static const int64_t common[] = {2, 3, 4, 6, 8, 12, 16, 24, 32, 48};
   return pick(w, 0, 2) ? common[pick(w, 0, 9)] : pick(w, 1, 40);
 }
 
-/* sum of variables with mixed-radix weights, times a factor, perhaps shuffled: what flattening makes. */
+/* sum of variables with mixed-radix weights, times a factor, perhaps shuffled: what flattening
+ * makes. */
 static int random_linear(world *w) {
   int sum = push(w, (naive){.op = N_CONST, .m = pick(w, 0, 3) ? 0 : pick(w, -9, 9)});
   int64_t weight = pick(w, 0, 2) ? 1 : pick(w, 1, 4);
@@ -238,7 +247,7 @@ static void test_random(void **state) {
   }
 }
 
-/* ---- edges ---------------------------------------------------------------------------------------------------*/
+/* ---- edges ------------------------------------------------------------------------------------*/
 
 static void test_overflow(void **state) {
   (void)state;
@@ -261,7 +270,8 @@ static void test_overflow(void **state) {
   assert_int_equal(lw__ix_div(&p, x, 5), 0);
   p.status = LW_OK;
   lw_ix y = lw__ix_new_var(&p, 10);
-  assert_int_equal(lw__ix_add(&p, lw__ix_affine(&p, lw__ix_div(&p, y, 3), 3, 0), lw__ix_mod(&p, y, 3)), y);
+  assert_int_equal(
+      lw__ix_add(&p, lw__ix_affine(&p, lw__ix_div(&p, y, 3), 3, 0), lw__ix_mod(&p, y, 3)), y);
   assert_int_equal(lw__ix_div(&p, x, INT64_MAX), 0); /* in range: really 0 */
   assert_int_equal(lw__ix_mod(&p, x, INT64_MAX), x);
   assert_ok(p.status);
@@ -314,7 +324,8 @@ static void test_limits(void **state) {
   e = 0;
   for (int64_t i = 0; i < 1000 && p.status == LW_OK; i++) { /* wider and wider */
     lw_ix x = lw__ix_new_var(&p, 7);
-    e = lw__ix_add(&p, e, lw__ix_affine(&p, lw__ix_mod(&p, lw__ix_affine(&p, x, 5, i), 11), i + 1, 0));
+    e = lw__ix_add(&p, e,
+                   lw__ix_affine(&p, lw__ix_mod(&p, lw__ix_affine(&p, x, 5, i), 11), i + 1, 0));
   }
   assert_int_equal(p.status, LW_STATUS_UNSUPPORTED);
   assert_true(p.nodes.count < 100000);
@@ -330,7 +341,8 @@ static lw_status build_some(uint64_t n) {
     lw_ix x = lw__ix_new_var(&p, 100000), sum = 0, vars[2] = {x, lw__ix_new_var(&p, 50)};
     for (int64_t i = 2; i < 300; i++) {
       lw_ix digit = lw__ix_mod(&p, lw__ix_div(&p, x, i), i + 1);
-      sum = lw__ix_substitute(&p, lw__ix_add(&p, digit, lw__ix_const(&p, i)), (lw_ix[]){sum, vars[1]}, 2);
+      sum = lw__ix_substitute(&p, lw__ix_add(&p, digit, lw__ix_const(&p, i)),
+                              (lw_ix[]){sum, vars[1]}, 2);
       lw__ix_stand_in(&p, i, 0);
     }
     lw_vec_i64 divisors = {0};
@@ -362,7 +374,8 @@ static void test_many_variables(void **state) {
   assert_true(lw__ix_depends(&p, e, 3));
   assert_true(lw__ix_depends(&p, e, 130));
   for (uint32_t v = 0; v < 200; v++) {
-    if (v != 3 && v != 130) assert_false(lw__ix_depends(&p, e, v)); /* 67, 131, 2, 66 share filter bits */
+    if (v != 3 && v != 130)
+      assert_false(lw__ix_depends(&p, e, v)); /* 67, 131, 2, 66 share filter bits */
   }
   int64_t coef;
   assert_false(lw__ix_split(&p, e, 130, &coef, &rest));
@@ -391,8 +404,10 @@ static void test_text(void **state) {
   check_text(&p, lw__ix_const(&p, -7), "-7");
   check_text(&p, lw__ix_affine(&p, a, 64, 5), "i0*64 + 5");
   check_text(&p, lw__ix_add(&p, lw__ix_affine(&p, a, -1, -5), b), "-i0 + i1 - 5");
-  check_text(&p, lw__ix_add(&p, lw__ix_affine(&p, a, 64, 5), lw__ix_div(&p, b, 3)), "i0*64 + i1//3 + 5");
-  check_text(&p, lw__ix_affine(&p, lw__ix_mod(&p, lw__ix_add(&p, a, b), 6), -2, 0), "-((i0 + i1)%6)*2");
+  check_text(&p, lw__ix_add(&p, lw__ix_affine(&p, a, 64, 5), lw__ix_div(&p, b, 3)),
+             "i0*64 + i1//3 + 5");
+  check_text(&p, lw__ix_affine(&p, lw__ix_mod(&p, lw__ix_add(&p, a, b), 6), -2, 0),
+             "-((i0 + i1)%6)*2");
   check_text(&p, lw__ix_mod(&p, lw__ix_div(&p, b, 3), 4), "(i1//3)%4");
   lw__ix_pool_deinit(&p);
 }
@@ -402,7 +417,8 @@ static void test_divisors(void **state) {
   lw_ix_pool p;
   assert_ok(lw__ix_pool_init(&p));
   lw_ix a = lw__ix_new_var(&p, 1000), b = lw__ix_new_var(&p, 1000);
-  lw_ix e = lw__ix_add(&p, lw__ix_affine(&p, lw__ix_div(&p, a, 8), 24, 0), lw__ix_affine(&p, lw__ix_mod(&p, b, 6), 32, 40));
+  lw_ix e = lw__ix_add(&p, lw__ix_affine(&p, lw__ix_div(&p, a, 8), 24, 0),
+                       lw__ix_affine(&p, lw__ix_mod(&p, b, 6), 32, 40));
   assert_int_equal(lw__ix_divisor(&p, e), 8);
   assert_int_equal(lw__ix_divisor(&p, 0), 0);
   assert_int_equal(lw__ix_divisor(&p, lw__ix_const(&p, -12)), 12);
@@ -425,8 +441,9 @@ static void test_divisors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),       cmocka_unit_test(test_overflow), cmocka_unit_test(test_huge),
-      cmocka_unit_test(test_limits),       cmocka_unit_test(test_text),     cmocka_unit_test(test_divisors),
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_huge),          cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_text),          cmocka_unit_test(test_divisors),
       cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_many_variables)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_index_strength.c: what the simplifier of index expressions must find: the identities that the addresses of real kernels
- * depend on. Equal ids are the claim throughout; that the values are right is test_index.c's business. */
+/* test_index_strength.c: what the simplifier of index expressions must find: the identities that
+ * the addresses of real kernels depend on. Equal ids are the claim throughout; that the values are
+ * right is test_index.c's business. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +56,7 @@ static void assert_text(const world *w, lw_ix e, const char *expected) {
   lw__text_deinit(&text);
 }
 
-/* ---- reshapes ------------------------------------------------------------------------------------------------*/
+/* ---- reshapes ---------------------------------------------------------------------------------*/
 
 static lw_shape random_factors(world *w, int64_t n) {
   lw_shape shape = {.rank = 0};
@@ -76,7 +77,8 @@ static lw_shape random_factors(world *w, int64_t n) {
 /* A number taken apart over any shapes one after the other and put together again is the number. */
 static void test_unflatten_flatten(void **state) {
   (void)state;
-  static const int64_t sizes[] = {2, 36, 60, 97, 128, 360, 768, 1000, 4096, 50257, 3 * 224 * 224, 1 << 20, 12 * 128 * 64};
+  static const int64_t sizes[] = {
+      2, 36, 60, 97, 128, 360, 768, 1000, 4096, 50257, 3 * 224 * 224, 1 << 20, 12 * 128 * 64};
   for (uint64_t seed = 0; seed < 3000; seed++) {
     world w;
     world_init(&w, seed);
@@ -118,17 +120,21 @@ static void test_coordinates(void **state) {
       memcpy(tail.dim, shape.dim + d, tail.rank * sizeof *tail.dim);
       memcpy(head.dim, shape.dim, head.rank * sizeof *head.dim);
       inner *= shape.dim[d];
-      assert_same(&w, lw__ix_mod(&w.pool, linear, inner), lw__access_flatten(&w.pool, &tail, var + d));
+      assert_same(&w, lw__ix_mod(&w.pool, linear, inner),
+                  lw__access_flatten(&w.pool, &tail, var + d));
       assert_same(&w, lw__ix_div(&w.pool, linear, inner), lw__access_flatten(&w.pool, &head, var));
-      assert_same(&w, lw__ix_mod(&w.pool, lw__ix_div(&w.pool, linear, inner / shape.dim[d]), shape.dim[d]), var[d]);
+      assert_same(
+          &w, lw__ix_mod(&w.pool, lw__ix_div(&w.pool, linear, inner / shape.dim[d]), shape.dim[d]),
+          var[d]);
     }
     world_deinit(&w);
   }
 }
 
-/* ---- any rearrangement of digits -------------------------------------------------------------------------------
- * A number with mixed-radix digits; shapes group neighbouring digits, permutations move groups. Each coordinate must have
- * one term for each run of digits that follow one another in the number, and the way back must give the variables. */
+/* ---- any rearrangement of digits ----------------------------------------------------------------
+ * A number with mixed-radix digits; shapes group neighbouring digits, permutations move groups.
+ * Each coordinate must have one term for each run of digits that follow one another in the number,
+ * and the way back must give the variables. */
 
 enum { MAX_DIGITS = 7, MAX_STEPS = 8 };
 typedef struct layout {
@@ -166,7 +172,8 @@ static void permute_groups(const layout *l, const uint32_t *perm, layout *out) {
 }
 
 /* |source[i]|: the variable that holds original digit i. */
-static void check_runs(const world *w, const layout *l, const uint32_t *source, const lw_ix *index) {
+static void check_runs(const world *w, const layout *l, const uint32_t *source,
+                       const lw_ix *index) {
   for (uint32_t g = 0, i = 0; g < l->groups; g++) {
     uint32_t runs = 1;
     for (uint32_t k = 1; k < l->size[g]; k++) {
@@ -197,7 +204,8 @@ static void rearrange(uint64_t seed) {
   world w;
   world_init(&w, seed);
   layout l[MAX_STEPS + 1] = {{.digits = (uint32_t)pick(&w, 1, MAX_DIGITS)}};
-  uint32_t perm[MAX_STEPS][MAX_DIGITS], source[MAX_DIGITS], steps = (uint32_t)pick(&w, 1, MAX_STEPS);
+  uint32_t perm[MAX_STEPS][MAX_DIGITS], source[MAX_DIGITS],
+      steps = (uint32_t)pick(&w, 1, MAX_STEPS);
   for (uint32_t i = 0; i < l[0].digits; i++) {
     l[0].digit[i] = i;
     l[0].extent[i] = pick(&w, 2, 9);
@@ -241,7 +249,8 @@ static void test_rearrange(void **state) {
   for (uint64_t seed = 0; seed < 6000; seed++) rearrange(seed);
 }
 
-/* The same with shapes that cut the number anywhere: the way back through one or two reshapes and a permutation. */
+/* The same with shapes that cut the number anywhere: the way back through one or two reshapes and a
+ * permutation. */
 static void test_odd_cuts(void **state) {
   (void)state;
   static const int64_t sizes[] = {24, 60, 96, 120, 144, 210, 360, 720, 768, 3072};
@@ -263,7 +272,8 @@ static void test_odd_cuts(void **state) {
   }
 }
 
-/* Odd cuts with permutations between them are hard, and networks have none: nearly all must come out, all the same. */
+/* Odd cuts with permutations between them are hard, and networks have none: nearly all must come
+ * out, all the same. */
 static void test_odd_rearrangements(void **state) {
   (void)state;
   static const int64_t sizes[] = {24, 60, 96, 120, 144, 210, 360, 720, 768, 3072};
@@ -276,7 +286,8 @@ static void test_odd_rearrangements(void **state) {
     int64_t n = sizes[pick(&w, 0, LW_ARRAY_COUNT(sizes) - 1)];
     a[0] = random_factors(&w, n);
     lw_ix var[LW_MAX_RANK], index[LW_MAX_RANK];
-    for (uint32_t d = 0; d < a[0].rank; d++) index[d] = var[d] = lw__ix_new_var(&w.pool, a[0].dim[d]);
+    for (uint32_t d = 0; d < a[0].rank; d++)
+      index[d] = var[d] = lw__ix_new_var(&w.pool, a[0].dim[d]);
     for (uint32_t s = 0; s < steps; s++) {
       if (s % 2 == 0) {
         a[s + 1] = random_factors(&w, n);
@@ -304,7 +315,8 @@ static void test_odd_rearrangements(void **state) {
       }
     }
     bool same = true;
-    for (uint32_t d = 0; d < a[0].rank; d++) same = same && (a[0].dim[d] == 1 || index[d] == var[d]);
+    for (uint32_t d = 0; d < a[0].rank; d++)
+      same = same && (a[0].dim[d] == 1 || index[d] == var[d]);
     lost += !same;
     world_deinit(&w);
   }
@@ -312,7 +324,7 @@ static void test_odd_rearrangements(void **state) {
   assert_in_range(lost, 0, 60);
 }
 
-/* ---- recombination -------------------------------------------------------------------------------------------*/
+/* ---- recombination ----------------------------------------------------------------------------*/
 
 /* Some expression with terms of every kind. */
 static lw_ix some_dividend(world *w, const lw_ix *var) {
@@ -327,7 +339,8 @@ static lw_ix some_dividend(world *w, const lw_ix *var) {
   }
 }
 
-/* k*(e % c) + k*c*(e / c) = k*e, the parts being anywhere between other terms, whole or in digits. */
+/* k*(e % c) + k*c*(e / c) = k*e, the parts being anywhere between other terms, whole or in digits.
+ */
 static void test_scattered(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < 5000; seed++) {
@@ -348,7 +361,8 @@ static void test_scattered(void **state) {
                      lw__ix_affine(p, lw__ix_div(p, e, c * d), k * c * d, 0)};
     lw_ix sum = 0, expected = lw__ix_affine(p, e, k, 0);
     int order = (int)pick(&w, 0, 5);
-    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
+                                     {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     for (int i = 0; i < 3; i++) {
       sum = lw__ix_add(p, lw__ix_add(p, sum, other[i]), part[orders[order][i]]);
       expected = lw__ix_add(p, expected, other[i]);
@@ -373,8 +387,11 @@ static void test_partial(void **state) {
   assert_text(&w, c[1], "(i0//8192)%12");
   assert_text(&w, c[2], "(i0//64)%128");
   assert_text(&w, c[3], "i0%64");
-  assert_text(&w, scaled_sum(&w, 3, (int64_t[]){3 * 64, 3, 7}, (lw_ix[]){c[2], c[3], c[0]}), "(i0//98304)*7 + (i0%8192)*3");
-  assert_text(&w, scaled_sum(&w, 3, (int64_t[]){128 * 64 * 5, 5, 5 * 64}, (lw_ix[]){c[1], c[3], c[2]}), "(i0%98304)*5");
+  assert_text(&w, scaled_sum(&w, 3, (int64_t[]){3 * 64, 3, 7}, (lw_ix[]){c[2], c[3], c[0]}),
+              "(i0//98304)*7 + (i0%8192)*3");
+  assert_text(&w,
+              scaled_sum(&w, 3, (int64_t[]){128 * 64 * 5, 5, 5 * 64}, (lw_ix[]){c[1], c[3], c[2]}),
+              "(i0%98304)*5");
   /* heads moved behind the sequence */
   lw_shape moved = lw__shape_of(4, (int64_t[]){2, 128, 12, 64});
   lw_ix offset = lw__access_flatten(p, &moved, (lw_ix[]){c[0], c[2], c[1], c[3]});
@@ -383,9 +400,10 @@ static void test_partial(void **state) {
   world_deinit(&w);
 }
 
-/* ---- vectors -------------------------------------------------------------------------------------------------*/
+/* ---- vectors ----------------------------------------------------------------------------------*/
 
-/* With c = V*q + j, addresses of neighbouring j are neighbours wherever V divides the extents below c. */
+/* With c = V*q + j, addresses of neighbouring j are neighbours wherever V divides the extents below
+ * c. */
 static void test_vector(void **state) {
   (void)state;
   for (uint64_t seed = 0; seed < 3000; seed++) {
@@ -399,10 +417,12 @@ static void test_vector(void **state) {
     lw_ix r = lw__ix_new_var(p, rows), c = lw__ix_new_var(p, width);
     lw_ix q = lw__ix_new_var(p, width / v), j = lw__ix_new_var(p, v), index[4];
     lw_shape shape = lw__shape_of(4, (int64_t[]){rows, cut[0], cut[1], cut[2]});
-    lw__access_unflatten(p, &shape, scaled_sum(&w, 2, (int64_t[]){width, 1}, (lw_ix[]){r, c}), index);
+    lw__access_unflatten(p, &shape, scaled_sum(&w, 2, (int64_t[]){width, 1}, (lw_ix[]){r, c}),
+                         index);
     /* any order of the dims in memory that leaves the last one last */
     lw_shape memory = lw__shape_of(4, (int64_t[]){cut[1], rows, cut[0], cut[2]});
-    lw_ix offset = lw__access_flatten(p, &memory, (lw_ix[]){index[2], index[0], index[1], index[3]});
+    lw_ix offset =
+        lw__access_flatten(p, &memory, (lw_ix[]){index[2], index[0], index[1], index[3]});
     lw_ix whole = lw__ix_add(p, lw__ix_affine(p, q, v, 0), j);
     lw_ix at = lw__ix_substitute(p, offset, (lw_ix[]){LW_NONE, whole}, 2), rest;
     int64_t coef;
@@ -431,7 +451,7 @@ static void test_vector_text(void **state) {
   world_deinit(&w);
 }
 
-/* ---- windows, slices, flips ----------------------------------------------------------------------------------*/
+/* ---- windows, slices, flips -------------------------------------------------------------------*/
 
 static void test_windows(void **state) {
   (void)state;
@@ -439,12 +459,14 @@ static void test_windows(void **state) {
     world w;
     world_init(&w, seed);
     lw_ix_pool *p = &w.pool;
-    int64_t out = pick(&w, 2, 60), taps = pick(&w, 2, 7), stride = pick(&w, 1, 3), dil = pick(&w, 1, 3), pad = pick(&w, 0, 3);
+    int64_t out = pick(&w, 2, 60), taps = pick(&w, 2, 7), stride = pick(&w, 1, 3),
+            dil = pick(&w, 1, 3), pad = pick(&w, 0, 3);
     int64_t channels = pick(&w, 1, 9);
     /* position and tap as digits of the row and the column of an im2col matrix */
     lw_ix r = lw__ix_new_var(p, out * 10), k = lw__ix_new_var(p, taps * channels);
     lw_ix o = lw__ix_mod(p, r, out), t = lw__ix_mod(p, k, taps);
-    lw_ix x = lw__ix_affine(p, scaled_sum(&w, 2, (int64_t[]){stride, dil}, (lw_ix[]){o, t}), 1, -pad);
+    lw_ix x =
+        lw__ix_affine(p, scaled_sum(&w, 2, (int64_t[]){stride, dil}, (lw_ix[]){o, t}), 1, -pad);
     const lw_ix_node *node = lw__ix_node(p, x);
     assert_int_equal(node->kind, LW_IX_SUM);
     assert_int_equal(node->term_count, 2);
@@ -464,7 +486,9 @@ static void test_negative(void **state) {
   assert_text(&w, lw__ix_mod(p, flipped, 4), "-(i0%4) + 3");
   assert_same(&w, lw__ix_affine(p, lw__ix_div(p, flipped, 4), -1, 249), lw__ix_div(p, x, 4));
   lw_ix minus = lw__ix_affine(p, x, -1, 0);
-  assert_same(&w, lw__ix_add(p, lw__ix_affine(p, lw__ix_div(p, minus, 7), 7, 0), lw__ix_mod(p, minus, 7)), minus);
+  assert_same(
+      &w, lw__ix_add(p, lw__ix_affine(p, lw__ix_div(p, minus, 7), 7, 0), lw__ix_mod(p, minus, 7)),
+      minus);
   assert_text(&w, lw__ix_div(p, lw__ix_affine(p, x, 1, -1000), 1000), "-1");
   world_deinit(&w);
 }
@@ -482,21 +506,32 @@ static void test_rules(void **state) {
     int64_t a = pick(&w, 2, 20), b = pick(&w, 2, 20), k = pick(&w, 2, 9);
     assert_same(&w, lw__ix_div(p, lw__ix_div(p, e, a), b), lw__ix_div(p, e, a * b));
     assert_same(&w, lw__ix_mod(p, lw__ix_mod(p, e, a * b), b), lw__ix_mod(p, e, b));
-    assert_same(&w, lw__ix_div(p, lw__ix_mod(p, e, a * b), a), lw__ix_mod(p, lw__ix_div(p, e, a), b));
-    assert_same(&w, lw__ix_div(p, lw__ix_add(p, lw__ix_affine(p, y, a, 0), e), a), lw__ix_add(p, y, lw__ix_div(p, e, a)));
-    assert_same(&w, lw__ix_mod(p, lw__ix_add(p, lw__ix_affine(p, y, a, 0), e), a), lw__ix_mod(p, e, a));
+    assert_same(&w, lw__ix_div(p, lw__ix_mod(p, e, a * b), a),
+                lw__ix_mod(p, lw__ix_div(p, e, a), b));
+    assert_same(&w, lw__ix_div(p, lw__ix_add(p, lw__ix_affine(p, y, a, 0), e), a),
+                lw__ix_add(p, y, lw__ix_div(p, e, a)));
+    assert_same(&w, lw__ix_mod(p, lw__ix_add(p, lw__ix_affine(p, y, a, 0), e), a),
+                lw__ix_mod(p, e, a));
     lw_ix low = lw__ix_mod(p, y, k), ke = lw__ix_add(p, lw__ix_affine(p, e, k, 0), low);
     assert_same(&w, lw__ix_div(p, ke, k * a), lw__ix_div(p, e, a));
-    assert_same(&w, lw__ix_mod(p, ke, k * a), lw__ix_add(p, lw__ix_affine(p, lw__ix_mod(p, e, a), k, 0), low));
+    assert_same(&w, lw__ix_mod(p, ke, k * a),
+                lw__ix_add(p, lw__ix_affine(p, lw__ix_mod(p, e, a), k, 0), low));
     world_deinit(&w);
   }
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_unflatten_flatten), cmocka_unit_test(test_coordinates), cmocka_unit_test(test_rearrange),
-      cmocka_unit_test(test_odd_cuts),          cmocka_unit_test(test_odd_rearrangements), cmocka_unit_test(test_scattered),   cmocka_unit_test(test_partial),
-      cmocka_unit_test(test_vector),            cmocka_unit_test(test_vector_text), cmocka_unit_test(test_windows),
-      cmocka_unit_test(test_negative),          cmocka_unit_test(test_rules)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_unflatten_flatten),
+                                     cmocka_unit_test(test_coordinates),
+                                     cmocka_unit_test(test_rearrange),
+                                     cmocka_unit_test(test_odd_cuts),
+                                     cmocka_unit_test(test_odd_rearrangements),
+                                     cmocka_unit_test(test_scattered),
+                                     cmocka_unit_test(test_partial),
+                                     cmocka_unit_test(test_vector),
+                                     cmocka_unit_test(test_vector_text),
+                                     cmocka_unit_test(test_windows),
+                                     cmocka_unit_test(test_negative),
+                                     cmocka_unit_test(test_rules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
