@@ -1,0 +1,191 @@
+/* op_attention.c: scaled dot product attention and rotary embeddings, spelled out the way exporters
+ * spell them, so that fusion sees one form. */
+#include <math.h>
+#include <string.h>
+
+#include "compiler/onnx/op.h"
+#include "compiler/onnx/tensor.h"
+
+/* ---- heads ----------------------------------------------------------------------------------*/
+
+/* [B, S, H*D] -> [B, H, S, D]; 4-D operands are that already. */
+static lw_value_id attention_split_heads(lw_call *c, lw_value_id x, int64_t heads) {
+  lw_shape s = lw__b_shape(c, x);
+  if (s.rank == 4) return x;
+  int64_t width = s.rank == 3 ? lw__call_static(c, s.dim[2]) : 0;
+  if (s.rank != 3 || heads < 1 || width % heads != 0) {
+    lw__call_invalid(c, "%lld heads of an input with %u dimensions", (long long)heads, s.rank);
+    return LW_NONE;
+  }
+  lw_shape apart = {4, {s.dim[0], s.dim[1], heads, width / heads}};
+  return lw__b_swap(c, lw__b_reshape(c, x, &apart), 1, 2);
+}
+
+static lw_value_id attention_join_heads(lw_call *c, lw_value_id x) {
+  return lw__b_merge(c, lw__b_swap(c, x, 1, 2), 2, 4);
+}
+
+/* Each of the key heads serves |group| query heads. */
+static lw_value_id attention_repeat_heads(lw_call *c, lw_value_id x, int64_t group) {
+  if (group == 1) return x;
+  lw_value_id apart = lw__b_unsqueeze(c, x, 2);
+  lw_shape shape = lw__b_shape(c, apart);
+  if (apart == LW_NONE) return LW_NONE;
+  shape.dim[2] = group;
+  return lw__b_merge(c, lw__b_broadcast(c, apart, &shape), 1, 3);
+}
+
+static int64_t attention_group(lw_call *c, lw_value_id q, lw_value_id k) {
+  int64_t nq = lw__call_static(c, lw__b_dim(c, q, 1)), nk = lw__call_static(c, lw__b_dim(c, k, 1));
+  if (lw__call_ok(c) && nk > 0 && nq % nk == 0) return nq / nk;
+  lw__call_invalid(c, "%lld query heads for %lld key heads", (long long)nq, (long long)nk);
+  return 1;
+}
+
+/* ---- masks ----------------------------------------------------------------------------------*/
+
+/* |scores| where |keep| holds, -inf elsewhere. */
+static lw_value_id attention_keep(lw_call *c, lw_value_id keep, lw_value_id scores) {
+  return lw__b_select(c, keep, scores, lw__b_scalar(c, lw__b_dtype(c, scores), -INFINITY));
+}
+
+/* A mask shorter than the keys stands for "not these". */
+static lw_value_id attention_pad_mask(lw_call *c, lw_value_id mask, lw_extent keys) {
+  uint32_t rank = lw__b_rank(c, mask);
+  lw_extent own = rank == 0 ? keys : lw__b_dim(c, mask, rank - 1);
+  if (own == 1 || lw__call_same_extent(c, own, keys)) return mask;
+  int64_t lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
+  int64_t missing = lw__call_static(c, keys) - lw__call_static(c, own);
+  if (missing < 0) lw__call_invalid(c, "its mask is longer than the keys");
+  if (!lw__call_ok(c)) return LW_NONE;
+  hi[rank - 1] = missing;
+  lw_scalar fill = {.f = -INFINITY};
+  if (lw__b_dtype(c, mask) == LW_DTYPE_BOOL) fill.i = 0;
+  return lw__b_pad(c, mask, lo, hi, fill);
+}
+
+/* Query i may see the keys up to |past| + i. */
+static lw_value_id attention_causal(lw_call *c, lw_value_id scores, lw_extent past) {
+  lw_shape rows = {1, {lw__b_dim(c, scores, 2)}}, columns = {1, {lw__b_dim(c, scores, 3)}};
+  lw_value_id i = lw__b_unsqueeze(c, lw__b_iota(c, LW_DTYPE_I64, &rows, 0), 1);
+  lw_value_id j = lw__b_iota(c, LW_DTYPE_I64, &columns, 0);
+  if (past != 0) {
+    lw_content_elem offset = lw__content_extent(past);
+    i = lw__b_add(c, i, lw__op_elements(c, &offset, 1, true));
+  }
+  return attention_keep(c, lw__b_map2(c, LW_FN_LE, j, i), scores);
+}
+
+/* Only the first |lengths|[b] keys of each sample count. */
+static lw_value_id attention_lengths(lw_call *c, lw_value_id scores, lw_value_id lengths) {
+  lw_shape columns = {1, {lw__b_dim(c, scores, 3)}};
+  lw_value_id j = lw__b_iota(c, LW_DTYPE_I64, &columns, 0);
+  lw_value_id n = lw__b_along(c, lw__b_cast(c, lengths, LW_DTYPE_I64), 0, 4);
+  return attention_keep(c, lw__b_map2(c, LW_FN_LT, j, n), scores);
+}
+
+static lw_value_id attention_mask(lw_call *c, lw_value_id scores, lw_extent past) {
+  lw_value_id mask = lw__call_in(c, 3), lengths = lw__call_in(c, 6);
+  if (mask != LW_NONE) {
+    mask = attention_pad_mask(c, mask, lw__b_dim(c, scores, 3));
+    if (lw__b_dtype(c, mask) == LW_DTYPE_BOOL)
+      scores = attention_keep(c, mask, scores);
+    else
+      scores = lw__b_add(c, scores, lw__b_cast(c, mask, lw__b_dtype(c, scores)));
+  }
+  if (lw__call_int(c, "is_causal", 0) != 0) scores = attention_causal(c, scores, past);
+  return lengths == LW_NONE ? scores : attention_lengths(c, scores, lengths);
+}
+
+/* ---- attention ------------------------------------------------------------------------------*/
+
+/* Past and new keys (or values), as an output too. */
+static lw_value_id attention_present(lw_call *c, lw_value_id x, uint32_t past, uint32_t output) {
+  if (lw__call_has(c, past)) {
+    x = lw__b_concat(c, (lw_value_id[]){lw__call_in(c, past), x}, 2, 2);
+  }
+  if (lw__call_wants(c, output)) lw__call_out(c, output, x);
+  return x;
+}
+
+void lw__op_attention(lw_call *c) {
+  lw_value_id in = lw__call_in(c, 0), stages[4];
+  int64_t q_heads = lw__call_int(c, "q_num_heads", 0), k_heads = lw__call_int(c, "kv_num_heads", 0);
+  int64_t mode = lw__call_int(c, "qk_matmul_output_mode", 0);
+  double softcap = lw__call_float(c, "softcap", 0), scale = lw__call_float(c, "scale", 0);
+  lw__call_ignore(c, "softmax_precision"); /* f32 or wider here */
+  lw_dtype dtype = lw__b_dtype(c, in);
+  lw_value_id q = attention_split_heads(c, in, q_heads);
+  lw_value_id k = attention_split_heads(c, lw__call_in(c, 1), k_heads);
+  lw_value_id v = attention_split_heads(c, lw__call_in(c, 2), k_heads);
+  lw_extent past = lw__call_has(c, 4) ? lw__b_dim(c, c->in[4], 2) : 0;
+  k = attention_present(c, k, 4, 1);
+  v = attention_present(c, v, 5, 2);
+  int64_t group = attention_group(c, q, k), width = lw__call_static(c, lw__b_dim(c, q, 3));
+  if (mode < 0 || mode > 3) lw__call_invalid(c, "qk_matmul_output_mode=%lld", (long long)mode);
+  if (!lw__call_ok(c)) return;
+  if (scale == 0) scale = 1 / sqrt((double)width);
+  lw_value_id keys = lw__b_swap(c, attention_repeat_heads(c, k, group), 2, 3);
+  stages[0] = lw__b_muls(c, lw__b_up(c, lw__b_matmul(c, q, keys)), scale);
+  stages[1] = stages[0];
+  if (softcap > 0) {
+    lw_value_id t = lw__b_map1(c, LW_FN_TANH, lw__b_map2s(c, LW_FN_DIV, stages[0], softcap));
+    stages[1] = lw__b_muls(c, t, softcap);
+  }
+  stages[2] = attention_mask(c, stages[1], past);
+  stages[3] = lw__b_softmax(c, stages[2], 8, false);
+  lw_value_id p = lw__b_cast(c, stages[3], dtype);
+  lw_value_id y = lw__b_matmul(c, p, attention_repeat_heads(c, v, group));
+  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? attention_join_heads(c, y) : y);
+  if (lw__call_wants(c, 3)) lw__call_out(c, 3, lw__b_cast(c, stages[mode], dtype));
+}
+
+/* ---- rotary embedding -----------------------------------------------------------------------*/
+
+/* Rows of a table [P, D/2] at |positions| [B, S], or the table [B, S, D/2] itself; as [B, 1, S,
+ * D/2]. */
+static lw_value_id rotary_table(lw_call *c, lw_value_id table, lw_value_id positions) {
+  if (positions != LW_NONE) {
+    lw_shape shape = lw__b_shape(c, positions), full = shape, rows = lw__b_shape(c, table);
+    if (shape.rank != 2 || rows.rank != 2) lw__call_invalid(c, "its tables must be matrices");
+    if (!lw__call_ok(c)) return LW_NONE;
+    full.dim[full.rank++] = rows.dim[1];
+    positions = lw__b_broadcast(c, lw__b_unsqueeze(c, positions, 2), &full);
+    table = lw__b_gather(c, table, &positions, 1, (int8_t[]){0, -3}, &full);
+  }
+  if (lw__b_rank(c, table) != 3) lw__call_invalid(c, "its tables must have 3 dimensions");
+  return lw__b_unsqueeze(c, table, 1);
+}
+
+void lw__op_rotary_embedding(lw_call *c) {
+  lw_value_id in = lw__call_in(c, 0), positions = lw__call_in(c, 3), parts[2];
+  int64_t heads = lw__call_int(c, "num_heads", 0), dim = lw__call_int(c, "rotary_embedding_dim", 0);
+  bool interleaved = lw__call_int(c, "interleaved", 0) != 0;
+  lw_value_id x = attention_split_heads(c, in, heads);
+  int64_t width = lw__call_static(c, lw__b_dim(c, x, 3));
+  if (dim == 0) dim = width;
+  if (dim < 0 || dim > width || dim % 2 != 0)
+    lw__call_invalid(c, "rotary_embedding_dim=%lld", (long long)dim);
+  if (!lw__call_ok(c)) return;
+  lw_value_id wide = lw__b_up(c, x), turned = lw__b_slice(c, wide, 3, 0, 1, dim);
+  lw_dtype compute = lw__b_dtype(c, wide);
+  lw_value_id cosine = lw__b_cast(c, rotary_table(c, lw__call_in(c, 1), positions), compute);
+  lw_value_id sine = lw__b_cast(c, rotary_table(c, lw__call_in(c, 2), positions), compute);
+  int64_t half = dim / 2, step = interleaved ? 2 : 1;
+  lw_value_id a = lw__b_slice(c, turned, 3, 0, step, half);
+  lw_value_id b = lw__b_slice(c, turned, 3, interleaved ? 1 : half, step, half);
+  parts[0] = lw__b_sub(c, lw__b_mul(c, a, cosine), lw__b_mul(c, b, sine));
+  parts[1] = lw__b_add(c, lw__b_mul(c, a, sine), lw__b_mul(c, b, cosine));
+  if (interleaved) {
+    for (int k = 0; k < 2; k++) parts[k] = lw__b_unsqueeze(c, parts[k], 4);
+    turned = lw__b_merge(c, lw__b_concat(c, parts, 2, 4), 3, 5);
+  } else {
+    turned = lw__b_concat(c, parts, 2, 3);
+  }
+  if (dim < width) {
+    lw_value_id rest = lw__b_slice(c, wide, 3, dim, 1, width - dim);
+    turned = lw__b_concat(c, (lw_value_id[]){turned, rest}, 2, 3);
+  }
+  lw_value_id y = lw__b_cast(c, turned, lw__b_dtype(c, x));
+  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? attention_join_heads(c, y) : y);
+}

@@ -1,0 +1,188 @@
+/* op_scatter.c: writing at given places. The places must be known on import: the result is then a
+ * choice of elements from the data and the updates. */
+#include <string.h>
+
+#include "compiler/onnx/import_internal.h"
+#include "compiler/onnx/op.h"
+
+/* Known index |i| of |indices|, counted from the front of a dimension of |extent|. */
+static int64_t scatter_index(lw_call *c, lw_value_id indices, int64_t i, int64_t extent) {
+  lw_content_elem e;
+  if (!lw__call_ok(c)) return 0;
+  if (!lw__contents_get(&c->im->contents, indices, i, &e) || e.kind != LW_CONTENT_NUMBER) {
+    lw__call_unsupported(c, "indices that are computed from data");
+    return 0;
+  }
+  if (e.value.i < -extent || e.value.i >= extent) {
+    lw__call_invalid(c, "the index %lld is outside a dimension of %lld", (long long)e.value.i,
+                     (long long)extent);
+    return 0;
+  }
+  return e.value.i < 0 ? e.value.i + extent : e.value.i;
+}
+
+typedef enum lw_scatter_reduction {
+  SCATTER_NONE,
+  SCATTER_ADD,
+  SCATTER_MUL,
+  SCATTER_MAX,
+  SCATTER_MIN
+} lw_scatter_reduction;
+
+/* The update that goes to each place of the data: with a reduction several may, layer upon layer.
+ */
+typedef struct lw_scatter {
+  lw_scatter_reduction reduction;
+  lw_value_id x, updates;
+  int64_t count, update_count, layers;
+  int64_t *target; /* per update: its place in the data */
+} lw_scatter;
+
+static bool scatter_begin(lw_call *c, lw_scatter *s) {
+  static const char *const reductions[] = {"none", "add", "mul", "max", "min", NULL};
+  lw_shape shape = lw__b_shape(c, s->x), given = lw__b_shape(c, s->updates);
+  s->reduction = (lw_scatter_reduction)lw__call_choice(c, "reduction", reductions);
+  for (uint32_t d = 0; d < shape.rank; d++) (void)lw__call_static(c, shape.dim[d]);
+  for (uint32_t d = 0; d < given.rank; d++) (void)lw__call_static(c, given.dim[d]);
+  s->count = lw__shape_numel(&shape);
+  s->update_count = lw__shape_numel(&given);
+  s->target = lw__b_alloc(c, s->update_count, sizeof *s->target);
+  return s->target != NULL;
+}
+
+/* The result without a reduction: each place keeps its element or takes the last update. */
+static lw_value_id scatter_replace(lw_call *c, const lw_scatter *s, lw_value_id x,
+                                   lw_value_id updates) {
+  int64_t *source = lw__b_alloc(c, s->count, sizeof *source);
+  if (source == NULL) return LW_NONE;
+  for (int64_t i = 0; i < s->count; i++) source[i] = i;
+  for (int64_t i = 0; i < s->update_count; i++) source[s->target[i]] = s->count + i;
+  lw_value_id all = lw__b_concat(c, (lw_value_id[]){x, updates}, 2, 0);
+  return lw__b_take(c, all, 0, source, s->count);
+}
+
+/* x combined with the n-th update of each place, n = 0, 1, .. until there are no more. */
+static lw_value_id scatter_reduce(lw_call *c, const lw_scatter *s, lw_value_id x,
+                                  lw_value_id updates) {
+  static const lw_red reds[] = {LW_RED_SUM, LW_RED_SUM, LW_RED_PROD, LW_RED_MAX, LW_RED_MIN};
+  enum { LAYERS_MAX = 64 };
+  lw_red red = reds[s->reduction];
+  lw_dtype dtype = lw__b_dtype(c, x), wide;
+  int64_t *seen = lw__b_alloc(c, s->count, sizeof *seen), layers = 0;
+  int64_t *source = lw__b_alloc(c, s->count, sizeof *source);
+  if (source == NULL || seen == NULL) return LW_NONE;
+  for (int64_t i = 0; i < s->update_count; i++) layers = lw__max_i64(layers, ++seen[s->target[i]]);
+  if (layers > LAYERS_MAX)
+    lw__call_unsupported(c, "%lld updates of one element", (long long)layers);
+  x = lw__b_up(c, x);
+  wide = lw__b_dtype(c, x);
+  lw_value_id none = lw__b_unsqueeze(c, lw__b_scalar(c, wide, lw__red_identity_f64(red, wide)), 0);
+  lw_value_id all = lw__b_concat(c, (lw_value_id[]){lw__b_up(c, updates), none}, 2, 0);
+  for (int64_t n = 0; n < layers && lw__call_ok(c); n++) {
+    memset(seen, 0, (size_t)s->count * sizeof *seen);
+    for (int64_t i = 0; i < s->count; i++) source[i] = s->update_count;
+    for (int64_t i = 0; i < s->update_count; i++) {
+      if (seen[s->target[i]]++ == n) source[s->target[i]] = i;
+    }
+    x = lw__b_map2(c, lw__red_info[red].combine, x, lw__b_take(c, all, 0, source, s->count));
+  }
+  return lw__b_cast(c, x, dtype);
+}
+
+static void scatter_end(lw_call *c, const lw_scatter *s) {
+  lw_shape shape = lw__b_shape(c, s->x);
+  if (!lw__call_ok(c)) return;
+  lw_value_id x = lw__b_merge(c, s->x, 0, shape.rank);
+  lw_value_id updates = lw__b_merge(c, s->updates, 0, lw__b_rank(c, s->updates));
+  lw_value_id y = s->reduction == SCATTER_NONE ? scatter_replace(c, s, x, updates)
+                                               : scatter_reduce(c, s, x, updates);
+  lw__call_out(c, 0, lw__b_reshape(c, y, &shape));
+}
+
+static void scatter_strides(const lw_shape *shape, int64_t *stride) {
+  int64_t step = 1;
+  for (uint32_t d = shape->rank; d-- > 0; step *= shape->dim[d]) stride[d] = step;
+}
+
+void lw__op_scatter_elements(lw_call *c) {
+  lw_scatter s = {.x = lw__call_in(c, 0), .updates = lw__call_in(c, 2)};
+  lw_value_id indices = lw__call_in(c, 1);
+  lw_shape data = lw__b_shape(c, s.x), places = lw__b_shape(c, indices);
+  lw_shape given = lw__b_shape(c, s.updates);
+  uint32_t axis = lw__call_axis_attr(c, "axis", 0, data.rank);
+  int64_t stride[LW_MAX_RANK];
+  if (places.rank != data.rank || !lw__shape_eq(c->graph, &places, &given)) {
+    lw__call_invalid(c, "its indices do not fit");
+  }
+  if (!scatter_begin(c, &s)) return;
+  for (uint32_t d = 0; d < data.rank; d++) {
+    if (d != axis && places.dim[d] > data.dim[d]) lw__call_invalid(c, "its indices do not fit");
+  }
+  scatter_strides(&data, stride);
+  for (int64_t i = 0; i < s.update_count && lw__call_ok(c); i++) {
+    int64_t rest = i, at = 0;
+    for (uint32_t d = data.rank; d-- > 0; rest /= places.dim[d]) {
+      int64_t k = rest % places.dim[d];
+      at += stride[d] * (d == axis ? scatter_index(c, indices, i, data.dim[d]) : k);
+    }
+    s.target[i] = at;
+  }
+  scatter_end(c, &s);
+}
+
+void lw__op_scatter_nd(lw_call *c) {
+  lw_scatter s = {.x = lw__call_in(c, 0), .updates = lw__call_in(c, 2)};
+  lw_value_id indices = lw__call_in(c, 1);
+  lw_shape data = lw__b_shape(c, s.x), places = lw__b_shape(c, indices);
+  int64_t stride[LW_MAX_RANK], slice = 1;
+  if (places.rank == 0) lw__call_invalid(c, "its indices are a scalar");
+  int64_t depth = lw__call_ok(c) ? lw__call_static(c, places.dim[places.rank - 1]) : 0;
+  if (depth < 1 || depth > data.rank) lw__call_invalid(c, "%lld coordinates", (long long)depth);
+  if (!scatter_begin(c, &s)) return;
+  for (uint32_t d = 0; d < places.rank; d++) (void)lw__call_static(c, places.dim[d]);
+  if (!lw__call_ok(c)) return;
+  scatter_strides(&data, stride);
+  for (uint32_t d = (uint32_t)depth; d < data.rank; d++) slice *= data.dim[d];
+  int64_t tuples = lw__shape_numel(&places) / depth, product;
+  if (!lw__mul_i64(tuples, slice, &product) || product != s.update_count) {
+    lw__call_invalid(c, "its updates do not fit");
+  }
+  for (int64_t t = 0; t < tuples && lw__call_ok(c); t++) {
+    int64_t at = 0;
+    for (int64_t k = 0; k < depth; k++) {
+      at += stride[k] * scatter_index(c, indices, t * depth + k, data.dim[k]);
+    }
+    for (int64_t k = 0; k < slice && lw__call_ok(c); k++) s.target[t * slice + k] = at + k;
+  }
+  scatter_end(c, &s);
+}
+
+/* A cache of which the elements from |write_indices|[b] on are replaced. The places are computed on
+ * the device. */
+void lw__op_tensor_scatter(lw_call *c) {
+  static const char *const modes[] = {"linear", "circular", NULL};
+  lw_value_id past = lw__call_in(c, 0), update = lw__call_in(c, 1), start = lw__call_in(c, 2);
+  uint32_t rank = lw__b_rank(c, past), axis = lw__call_axis_attr(c, "axis", -2, rank);
+  bool circular = lw__call_choice(c, "mode", modes) == 1;
+  if (axis == 0 || lw__b_rank(c, update) != rank) lw__call_invalid(c, "its update does not fit");
+  int64_t length = lw__call_static(c, lw__b_dim(c, past, axis));
+  int64_t fresh = lw__call_static(c, lw__b_dim(c, update, axis));
+  lw_shape shape = lw__b_shape(c, past), line = {1, {length}};
+  if (!lw__call_ok(c) || fresh == 0) {
+    lw__call_out(c, 0, past);
+    return;
+  }
+  lw_value_id at = lw__b_along(c, lw__b_iota(c, LW_DTYPE_I64, &line, 0), axis, rank);
+  if (start != LW_NONE) {
+    at = lw__b_sub(c, at, lw__b_along(c, lw__b_cast(c, start, LW_DTYPE_I64), 0, rank));
+  }
+  if (circular) at = lw__b_map2s(c, LW_FN_MOD, at, (double)length);
+  at = lw__b_broadcast(c, at, &shape);
+  lw_value_id inside = lw__b_map2(c, LW_FN_AND, lw__b_map2s(c, LW_FN_GE, at, 0),
+                                  lw__b_map2s(c, LW_FN_LT, at, (double)fresh));
+  lw_value_id safe = lw__b_select(c, inside, at, lw__b_scalar(c, LW_DTYPE_I64, 0));
+  int8_t select[LW_MAX_RANK];
+  for (uint32_t d = 0; d < rank; d++) select[d] = (int8_t)(d == axis ? 0 : -1 - (int)d);
+  lw_value_id written = lw__b_gather(c, update, &safe, 1, select, &shape);
+  lw__call_out(c, 0, lw__b_select(c, inside, written, past));
+}
