@@ -6,9 +6,15 @@
 #include "compiler/emit/emit.h"
 #include "compiler/lower/lower.h"
 #include "compiler/pass/pass.h"
+#include "compiler/pass/widen.h"
 #include "compiler/sched/assemble.h"
 
-enum { kernels_per_unit_gpu = 4, kernels_per_unit_cpu = 8, max_respills = 8 };
+enum {
+  kernels_per_unit_gpu = 4,
+  kernels_per_unit_cpu = 8,
+  max_respills = 8,
+  widen_elements_gpu = 16 * 1024, /* 64 KiB in f32: read and written within the noise of a launch */
+};
 
 /* State between the steps. */
 typedef struct pipeline {
@@ -48,7 +54,9 @@ static void use_channels_last(lw_graph *g, lw_value_id v) {
 }
 
 static lw_status step_graph(pipeline *p, const lw_graph *graph) {
-  LW_TRY(lw__graph_clone(graph, &p->out->graph));
+  int64_t most = is_gpu(p) ? widen_elements_gpu : INT64_MAX;
+  LW_TRY(p->options->skip_passes ? lw__graph_clone(graph, &p->out->graph)
+                                 : lw__pass_widen(graph, most, p->diag, &p->out->graph));
   p->out->graph.diag = p->diag;
   dump_graph(p, "import");
   return LW_OK;

@@ -272,6 +272,7 @@ static lw_status walk_uncached(lw_elem_pool *pool, lw_value_id value, const lw_i
     n.ix = index[node->attr.axis];
     return intern(pool, &n, out);
   }
+  if (lw__is_widening(g, id)) return walk_map(pool, node, index, pred, depth, out);
   if (pool->member[id] != pool->stamp) return load_elem(pool, value, index, pred, out);
   if (node->op == LW_OP_MAP) return walk_map(pool, node, index, pred, depth, out);
   if (node->op == LW_OP_GATHER) return walk_gather(pool, node, index, pred, depth, out);
@@ -283,7 +284,7 @@ static lw_status walk_uncached(lw_elem_pool *pool, lw_value_id value, const lw_i
 
 static lw_status walk(lw_elem_pool *pool, lw_value_id value, const lw_ix *index, lw_elem pred, int depth, lw_elem *out) {
   if (depth > max_walk_depth)
-    return lw__fail(pool->graph->diag, LW_STATUS_UNSUPPORTED, pool->graph->where, "a chain of movements is too deep");
+    return lw__fail(pool->graph->diag, LW_STATUS_UNSUPPORTED, pool->graph->where, "a chain of movements and casts is too deep");
   uint32_t rank = lw__value(pool->graph, value)->shape.rank;
   lw_elem found = memo_find(pool, value, index, rank, pred);
   if (found != LW_NONE) return *out = found, LW_OK;

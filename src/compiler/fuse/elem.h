@@ -69,7 +69,17 @@ static inline const lw_elem_node *lw__elem_node(const lw_elem_pool *p, lw_elem e
  * nodes.count bytes, zeroed by the caller.) */
 bool lw__elem_depends(const lw_elem_pool *pool, lw_elem e, uint32_t var, uint8_t *seen);
 
-/* True when movement |node|'s value is what a reader can see through; false for values that only memory can give. */
-static inline bool lw__is_move(const lw_graph *g, lw_node_id n) { return lw__op_info[lw__node(g, n)->op].kind == LW_KIND_MOVE; }
+/* A view computes nothing worth a kernel: a movement, or a cast that widens a narrow float (which is part of reading it: narrow
+ * floats are carried in f32). Readers look through views to what is stored. */
+static inline bool lw__is_move(const lw_graph *g, lw_node_id n) {
+  return lw__op_info[lw__node(g, n)->op].kind == LW_KIND_MOVE;
+}
+static inline bool lw__is_widening(const lw_graph *g, lw_node_id n) {
+  const lw_node *node = lw__node(g, n);
+  if (node->op != LW_OP_MAP || node->attr.fn != LW_FN_CAST || lw__value(g, node->result)->dtype != LW_DTYPE_F32) return false;
+  lw_dtype from = lw__value(g, lw__operand(g, node, 0))->dtype;
+  return lw__dtype_is_float(from) && from != LW_DTYPE_F64;
+}
+static inline bool lw__is_view(const lw_graph *g, lw_node_id n) { return lw__is_move(g, n) || lw__is_widening(g, n); }
 
 #endif

@@ -5,13 +5,13 @@
 
 /* ---- context ---------------------------------------------------------------------------------------------------*/
 
-/* A movement whose result itself must be in memory: a graph output, or data of a gather that cannot look through it. */
+/* A view whose result itself must be in memory: a graph output, or data of a gather that cannot look through it. */
 static void mark_materialised(lw_region_context *ctx) {
   const lw_graph *g = ctx->graph;
   for (uint32_t i = 0; i < g->outputs.count; i++) {
     lw_node_id p = lw__value(g, g->outputs.data[i])->producer;
     ctx->is_output[g->outputs.data[i]] = 1;
-    if (lw__is_move(g, p)) ctx->seed[p] = 1;
+    if (lw__is_view(g, p)) ctx->seed[p] = 1;
   }
   for (uint32_t n = 0; n < g->nodes.count; n++) {
     const lw_node *node = lw__node(g, n);
@@ -19,7 +19,7 @@ static void mark_materialised(lw_region_context *ctx) {
     lw_value_id data = lw__operand(g, node, 0);
     while (lw__producer(g, data)->op == LW_OP_RESHAPE) data = lw__operand(g, lw__producer(g, data), 0);
     lw_node_id p = lw__value(g, data)->producer;
-    if (lw__is_move(g, p) || lw__node(g, p)->op == LW_OP_IOTA) ctx->seed[p] = 1;
+    if (lw__is_view(g, p) || lw__node(g, p)->op == LW_OP_IOTA) ctx->seed[p] = 1;
   }
 }
 
@@ -42,7 +42,7 @@ lw_status lw__region_context_init(lw_region_context *ctx, const lw_graph *graph)
     const lw_node *node = lw__node(graph, n);
     lw_op_kind kind = lw__op_info[node->op].kind;
     ctx->seed[n] = !node->dead && (kind == LW_KIND_MAP || kind == LW_KIND_COMPUTE);
-    if (node->op == LW_OP_IOTA && !node->dead) ctx->seed[n] = 0;
+    if (!node->dead && lw__is_widening(graph, n)) ctx->seed[n] = 0;
   }
   mark_materialised(ctx);
   return LW_OK;
@@ -60,12 +60,12 @@ void lw__region_context_deinit(lw_region_context *ctx) {
 }
 
 /* Does a kernel outside the region read |value|, directly or through movements (also through the region's own: readers look
- * through every movement, materialised or not)? */
+ * through every view, materialised or not)? */
 static bool read_outside(const lw_region_context *ctx, lw_value_id value, int depth) {
   for (uint32_t u = ctx->uses.begin[value]; u < ctx->uses.begin[value + 1]; u++) {
     lw_node_id user = ctx->uses.list[u].node;
     bool member = ctx->member[user] == ctx->stamp;
-    if (!lw__is_move(ctx->graph, user)) {
+    if (!lw__is_view(ctx->graph, user)) {
       if (!member) return true;
       continue;
     }
@@ -86,7 +86,7 @@ static bool is_gather_data(const lw_region_context *ctx, lw_value_id value, int 
 
 bool lw__region_is_output(const lw_region_context *ctx, lw_value_id value) {
   if (ctx->is_output[value]) return true;
-  if (lw__is_move(ctx->graph, lw__value(ctx->graph, value)->producer)) return is_gather_data(ctx, value, 0);
+  if (lw__is_view(ctx->graph, lw__value(ctx->graph, value)->producer)) return is_gather_data(ctx, value, 0);
   return read_outside(ctx, value, 0);
 }
 
@@ -293,7 +293,7 @@ static lw_status place_backward(placer *p, lw_value_id v) {
   lw_ix inner[LW_MAX_RANK];
   switch (node->op) {
   case LW_OP_MAP:
-    if (!is_member(p->region, id)) return LW_OK;
+    if (!is_member(p->region, id) && !lw__is_widening(g, id)) return LW_OK;
     for (uint32_t i = 0; i < node->operand_count; i++) LW_TRY(place(p, lw__operand(g, node, i), index));
     return LW_OK;
   case LW_OP_PERMUTE:
@@ -328,7 +328,8 @@ static lw_status place_forward(placer *p, lw_value_id v) {
     lw_ix outer[LW_MAX_RANK];
     switch (node->op) {
     case LW_OP_MAP:
-      if (is_member(p->region, uses->list[u].node)) LW_TRY(place(p, node->result, index));
+      if (is_member(p->region, uses->list[u].node) || lw__is_widening(g, uses->list[u].node))
+        LW_TRY(place(p, node->result, index));
       break;
     case LW_OP_REDUCE:
       if (is_member(p->region, uses->list[u].node)) LW_TRY(place_reduce_result(p, node, index));

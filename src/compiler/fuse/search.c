@@ -19,8 +19,8 @@ static lw_status add_pair(lw_search *s, lw_node_id producer, lw_node_id consumer
 static lw_status pairs_behind(lw_search *s, lw_value_id value, lw_node_id consumer, int depth) {
   const lw_graph *g = s->ctx->graph;
   lw_node_id p = lw__value(g, value)->producer;
-  if (!lw__is_move(g, p)) return s->ctx->seed[p] ? add_pair(s, p, consumer, false) : LW_OK;
-  if (depth > 2000) return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, NULL, "a chain of movements is too deep");
+  if (!lw__is_view(g, p)) return s->ctx->seed[p] ? add_pair(s, p, consumer, false) : LW_OK;
+  if (depth > 2000) return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, NULL, "a chain of movements and casts is too deep");
   if (s->ctx->order[p] == consumer + 1) return LW_OK; /* seen from this consumer already */
   s->ctx->order[p] = consumer + 1;
   const lw_node *move = lw__node(g, p);
