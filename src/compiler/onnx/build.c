@@ -35,6 +35,16 @@ lw_value_id lw__b_scalar(lw_call *c, lw_dtype dtype, double value) {
   B_TRY(c, lw__graph_scalar(c->graph, dtype, value, out));
 }
 
+lw_value_id lw__b_identity(lw_call *c, lw_red red, lw_dtype dtype) {
+  uint64_t bits = 0;
+  lw_shape scalar = {0};
+  if (lw__dtype_is_float(dtype)) return lw__b_scalar(c, dtype, lw__red_identity_f64(red, dtype));
+  if (dtype != LW_DTYPE_NONE) {
+    lw__elem_set_i64(dtype, &bits, 0, lw__red_identity_i64(red, dtype));
+  }
+  return lw__b_const(c, dtype, &scalar, &bits);
+}
+
 lw_value_id lw__b_const(lw_call *c, lw_dtype dtype, const lw_shape *shape, const void *data) {
   if (data == NULL && lw__shape_numel(shape) != 0) return LW_NONE;
   B_TRY(c, lw__graph_const_copy(c->graph, dtype, shape, data, out));

@@ -108,7 +108,8 @@ lw_dtype lw__b_dtype(const lw_call *c, lw_value_id x);
 
 lw_value_id lw__b_scalar(lw_call *c, lw_dtype dtype, double value);
 lw_value_id lw__b_const(lw_call *c, lw_dtype dtype, const lw_shape *shape,
-                        const void *data); /* copied */
+                        const void *data);                          /* copied */
+lw_value_id lw__b_identity(lw_call *c, lw_red red, lw_dtype dtype); /* what |red| of nothing is */
 lw_value_id lw__b_iota(lw_call *c, lw_dtype dtype, const lw_shape *shape, uint32_t axis);
 /* Maps with numpy broadcasting. */
 lw_value_id lw__b_map1(lw_call *c, lw_fn fn, lw_value_id x);

@@ -76,7 +76,7 @@ static lw_value_id scatter_reduce(lw_call *c, const lw_scatter *s, lw_value_id x
     lw__call_unsupported(c, "%lld updates of one element", (long long)layers);
   x = lw__b_up(c, x);
   wide = lw__b_dtype(c, x);
-  lw_value_id none = lw__b_unsqueeze(c, lw__b_scalar(c, wide, lw__red_identity_f64(red, wide)), 0);
+  lw_value_id none = lw__b_unsqueeze(c, lw__b_identity(c, red, wide), 0);
   lw_value_id all = lw__b_concat(c, (lw_value_id[]){lw__b_up(c, updates), none}, 2, 0);
   for (int64_t n = 0; n < layers && lw__call_ok(c); n++) {
     memset(seen, 0, (size_t)s->count * sizeof *seen);
