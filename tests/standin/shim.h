@@ -83,6 +83,10 @@ static inline float ptx_min_NaN_f32(float a, float b) {
 static inline float ptx_max_NaN_f32(float a, float b) {
   return a != a || b != b ? __int_as_float(0x7fffffff) : a > b || (a == b && signbit(b)) ? a : b;
 }
+static inline float ptx_ex2_approx_ftz_f32(float x) {
+  float r = exp2f(x);
+  return r < 0x1p-126f ? 0 : r;
+}
 static inline float ptx_rcp_approx_ftz_f32(float x) {
   float r = 1 / x;
   return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r;
