@@ -31,17 +31,17 @@ typedef struct lw_compiled {
   lw_fusion fusion;                     /* groups, decisions, for explain */
   lw_plan plan;                         /* images built */
   lw_arena arena;                       /* owns images, sources, labels */
-  lw_lowered *lowered;                  /* per group: launches with their kernel IR, schedule in words */
+  lw_lowered *lowered; /* per group: launches with their kernel IR, schedule in words */
   LW_VEC(const lw_kernel *) kernels;    /* kernel IR of plan.kernels[i]; owned by |lowered| */
   uint64_t kernels_built, kernels_cached;
   const lw_device_profile *profile;
   bool fuse_off;
 } lw_compiled;
 
-/* Compiles |graph| (symbols bound; unchanged, and must outlive the result because constants are borrowed). |build_images|
- * false stops after emission: the plan then has sources but no images. */
-lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images, lw_diag *diag,
-                      lw_compiled *out) LW_MUST_CHECK;
+/* Compiles |graph| (symbols bound; unchanged, and must outlive the result because constants are
+ * borrowed). |build_images| false stops after emission: the plan then has sources but no images. */
+lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images,
+                      lw_diag *diag, lw_compiled *out) LW_MUST_CHECK;
 void lw__compiled_deinit(lw_compiled *compiled);
 
 /* What was fused, what was not and why, as JSON (schema in docs/explain.md). */

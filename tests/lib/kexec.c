@@ -14,10 +14,10 @@ typedef struct executor {
 static uint8_t *address(const executor *x, uint32_t id, uint64_t offset) {
   const lw_plan_buffer *b = &x->compiled->plan.buffers.data[id];
   switch (b->kind) {
-  case LW_BUFFER_INPUT: return (uint8_t *)x->inputs[b->index] + offset;
-  case LW_BUFFER_OUTPUT: return (uint8_t *)x->outputs[b->index] + offset;
-  case LW_BUFFER_ARENA: return x->arena + b->offset + offset;
-  default: return x->weights + b->offset + offset;
+    case LW_BUFFER_INPUT: return (uint8_t *)x->inputs[b->index] + offset;
+    case LW_BUFFER_OUTPUT: return (uint8_t *)x->outputs[b->index] + offset;
+    case LW_BUFFER_ARENA: return x->arena + b->offset + offset;
+    default: return x->weights + b->offset + offset;
   }
 }
 
@@ -34,10 +34,12 @@ static lw_status launch(executor *x, const lw_plan_step *step) {
     }
     if (buffer_count == LW_ARRAY_COUNT(buffers)) return LW_STATUS_INTERNAL;
     size_t bytes = (size_t)(x->compiled->plan.buffers.data[arg->buffer].bytes - arg->offset_bytes);
-    buffers[buffer_count++] = (lw_kinterp_buffer){address(x, arg->buffer, arg->offset_bytes), bytes};
+    buffers[buffer_count++] =
+        (lw_kinterp_buffer){address(x, arg->buffer, arg->offset_bytes), bytes};
   }
   lw_kinterp_counts counts;
-  LW_TRY(lw__kinterp_run(x->compiled->kernels.data[step->kernel], step->grid, buffers, scalars, x->diag, &counts));
+  LW_TRY(lw__kinterp_run(x->compiled->kernels.data[step->kernel], step->grid, buffers, scalars,
+                         x->diag, &counts));
   x->result->launches++;
   x->result->load_bytes += counts.load_bytes;
   x->result->store_bytes += counts.store_bytes;
@@ -68,9 +70,10 @@ static lw_status run_all(executor *x) {
   return LW_OK;
 }
 
-lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs, lw_diag *diag,
-                       lw_kexec_result *out) {
-  executor x = {.compiled = compiled, .inputs = inputs, .outputs = outputs, .diag = diag, .result = out};
+lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs,
+                       lw_diag *diag, lw_kexec_result *out) {
+  executor x = {
+      .compiled = compiled, .inputs = inputs, .outputs = outputs, .diag = diag, .result = out};
   void *arena = NULL, *weights = NULL;
   memset(out, 0, sizeof *out);
   lw_status status = lw__mem_resize(&arena, compiled->plan.arena_bytes + 1);

@@ -1,4 +1,5 @@
-/* kexec.h: runs a compiled plan with the kernel-IR interpreter: every access checked, every byte counted. */
+/* kexec.h: runs a compiled plan with the kernel-IR interpreter: every access checked, every byte
+ * counted. */
 #ifndef LW_TEST_KEXEC_H
 #define LW_TEST_KEXEC_H
 
@@ -10,8 +11,9 @@ typedef struct lw_kexec_result {
   uint64_t load_bytes, store_bytes;   /* of the launches among the steps */
 } lw_kexec_result;
 
-/* |inputs| in order, |outputs| with room for their bytes. Memory that nothing wrote is poisoned with NaNs first. */
-lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs, lw_diag *diag,
-                       lw_kexec_result *out) LW_MUST_CHECK;
+/* |inputs| in order, |outputs| with room for their bytes. Memory that nothing wrote is poisoned
+ * with NaNs first. */
+lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs,
+                       lw_diag *diag, lw_kexec_result *out) LW_MUST_CHECK;
 
 #endif

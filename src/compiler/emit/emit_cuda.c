@@ -43,8 +43,7 @@ static const char cuda_top[] =
 
 static uint32_t cuda_elem_bytes(lw_dtype dtype) { return (uint32_t)lw_dtype_size_bytes(dtype); }
 
-/* ---- declarations
- * --------------------------------------------------------------------------------------------*/
+/* ---- declarations -----------------------------------------------------------------------------*/
 
 static void cuda_shared(lw_printer *p) {
   const lw_kernel *kernel = p->kernel;
@@ -98,8 +97,7 @@ static void cuda_loop_hint(lw_printer *p, const lw_kinstr *in) {
   if (in->loop == LW_KLOOP_UNROLL) lw__text_add(p->out, "#pragma unroll\n");
 }
 
-/* ---- local arrays
- * --------------------------------------------------------------------------------------------*/
+/* ---- local arrays -----------------------------------------------------------------------------*/
 
 static void cuda_local_get(lw_printer *p, const lw_kinstr *in) {
   uint32_t bytes = cuda_elem_bytes(p->kernel->locals.data[in->object].dtype);
@@ -125,8 +123,7 @@ static void cuda_local_set(lw_printer *p, const lw_kinstr *in) {
   lw__text_add(p->out, bytes < 4 ? ");\n" : ";\n");
 }
 
-/* ---- wide accesses
- * -------------------------------------------------------------------------------------------*/
+/* ---- wide accesses ----------------------------------------------------------------------------*/
 
 /* A LOADV or STOREV as accesses of |words| 32-bit words each; 0: element by element. */
 typedef struct cuda_wide {
@@ -279,8 +276,7 @@ static void cuda_store_vector(lw_printer *p, const lw_kinstr *in) {
   }
 }
 
-/* ---- threads
- * -------------------------------------------------------------------------------------------------*/
+/* ---- threads ----------------------------------------------------------------------------------*/
 
 static void cuda_reduce(lw_printer *p, const lw_kinstr *in) {
   const char *red = lw__red_info[in->fn].name, *type = lw_dtype_name((lw_dtype)in->dtype);

@@ -17,8 +17,7 @@ typedef struct prelude_match {
   lw_dtype type, from;
 } prelude_match;
 
-/* ---- names
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- names ------------------------------------------------------------------------------------*/
 
 static bool prelude_take(lw_str *rest, lw_str text) {
   if (rest->len < text.len || memcmp(rest->ptr, text.ptr, text.len) != 0) return false;
@@ -69,8 +68,7 @@ bool lw__prelude_has(const lw_prelude *prelude, const char *name) {
   return prelude_find(prelude, lw__str_of(name), &match);
 }
 
-/* ---- text of a row
- * -------------------------------------------------------------------------------------------*/
+/* ---- text of a row ----------------------------------------------------------------------------*/
 
 typedef struct prelude_int {
   const char *bits, *least, *largest, *low, *high;
@@ -120,8 +118,7 @@ static void prelude_expand(const lw_prelude *prelude, const prelude_match *match
   lw__text_add(out, "\n");
 }
 
-/* ---- closure
- * -------------------------------------------------------------------------------------------------*/
+/* ---- closure ----------------------------------------------------------------------------------*/
 
 static bool prelude_in_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

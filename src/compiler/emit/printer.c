@@ -12,8 +12,7 @@ const lw_kinstr *lw__printer_instr(const lw_printer *p, lw_kval v) {
 
 void lw__printer_line(lw_printer *p) { lw__text_add(p->out, "%*s", (int)(2 * p->indent), ""); }
 
-/* ---- values
- * --------------------------------------------------------------------------------------------------*/
+/* ---- values -----------------------------------------------------------------------------------*/
 
 static void print_int(lw_text *out, lw_dtype dtype, int64_t x) {
   switch (dtype) {
@@ -138,8 +137,7 @@ bool lw__printer_uses_buffer(const lw_printer *p, uint32_t buffer) {
   return false;
 }
 
-/* ---- instructions
- * --------------------------------------------------------------------------------------------*/
+/* ---- instructions -----------------------------------------------------------------------------*/
 
 static void print_fn(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   const lw_fn_info *info = &lw__fn_info[in->fn];
@@ -245,8 +243,7 @@ static void print_statement(lw_printer *p, const lw_kinstr *in) {
   }
 }
 
-/* ---- regions
- * -------------------------------------------------------------------------------------------------*/
+/* ---- regions ----------------------------------------------------------------------------------*/
 
 /* Whether all threads of a block agree on the value, for the purpose of who arrives where. */
 static bool print_is_uniform(const lw_printer *p, const lw_kinstr *in) {

@@ -3,9 +3,13 @@
 
 #include <string.h>
 
-enum { product_tile = 64 }; /* a factor computed on the fly is computed once per tile of the other side */
+enum {
+  product_tile = 64
+}; /* a factor computed on the fly is computed once per tile of the other side */
 
-typedef struct slot_count { double slots, special; } slot_count;
+typedef struct slot_count {
+  double slots, special;
+} slot_count;
 
 /* Slots of all distinct elements below |e| that |seen| does not know yet. */
 static slot_count count_slots(const lw_elem_pool *pool, lw_elem e, uint8_t *seen) {
@@ -57,7 +61,8 @@ static lw_status count_loads(const lw_region *region, lw_work *work) {
     bool known = false;
     for (uint32_t s = 0; s < seen.count && !known; s++) known = seen.data[s] == n->value;
     if (known) continue;
-    /* A slice reads less than the whole: no more elements than the space has, times the reuse along k. */
+    /* A slice reads less than the whole: no more elements than the space has, times the reuse along
+     * k. */
     double reach = size * (double)region->elements * (region->k > 0 ? (double)region->k : 1);
     work->dram_bytes += reach < whole ? reach : whole;
     status = lw_vec_push(&seen, n->value);

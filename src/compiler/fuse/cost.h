@@ -5,9 +5,10 @@
 #include "compiler/fuse/region.h"
 #include "device/device.h"
 
-/* Counts the work of a region placed in its plain space (one variable per extent). Bytes: every distinct input once, every
- * output once; gathers count the elements they touch. Instruction slots: per element of the space, and per use of a
- * factor for contractions whose operands are computed on the fly. */
+/* Counts the work of a region placed in its plain space (one variable per extent). Bytes: every
+ * distinct input once, every output once; gathers count the elements they touch. Instruction slots:
+ * per element of the space, and per use of a factor for contractions whose operands are computed on
+ * the fly. */
 lw_status lw__cost_region(const lw_region *region, lw_work *out) LW_MUST_CHECK;
 
 #endif

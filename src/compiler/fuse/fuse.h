@@ -1,6 +1,7 @@
-/* fuse.h: which nodes share a kernel. A group is a set of compute and map nodes that become one kernel (a split reduction:
- * several launches); movement nodes, constants and iotas belong to whoever reads through them. Legality is one function
- * per class; the search merges neighbouring groups by predicted gain. Every decision is recorded for `lawson explain`. */
+/* fuse.h: which nodes share a kernel. A group is a set of compute and map nodes that become one
+ * kernel (a split reduction: several launches); movement nodes, constants and iotas belong to
+ * whoever reads through them. Legality is one function per class; the search merges neighbouring
+ * groups by predicted gain. Every decision is recorded for `lawson explain`. */
 #ifndef LW_COMPILER_FUSE_H
 #define LW_COMPILER_FUSE_H
 
@@ -40,8 +41,9 @@ typedef struct lw_fusion {
   LW_VEC(lw_decision) decisions;
 } lw_fusion;
 
-lw_status lw__fuse(const lw_graph *graph, const lw_device_profile *profile, const lw_resource_policy *policy,
-                   const lw_fuse_options *options, lw_diag *diag, lw_fusion *out) LW_MUST_CHECK;
+lw_status lw__fuse(const lw_graph *graph, const lw_device_profile *profile,
+                   const lw_resource_policy *policy, const lw_fuse_options *options, lw_diag *diag,
+                   lw_fusion *out) LW_MUST_CHECK;
 void lw__fusion_deinit(lw_fusion *fusion);
 void lw__fusion_print(const lw_fusion *fusion, const lw_graph *graph, lw_text *out);
 

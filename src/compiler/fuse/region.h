@@ -1,12 +1,14 @@
-/* region.h: what a set of nodes means as one kernel: its class, the space its threads run over, where every value that
- * matters stands in that space, and whether all that is legal. Fusion asks it about candidates, lowering about groups.
+/* region.h: what a set of nodes means as one kernel: its class, the space its threads run over,
+ * where every value that matters stands in that space, and whether all that is legal. Fusion asks
+ * it about candidates, lowering about groups.
  *
  * Spaces, by class (each variable is a linear count; shapes are unflattened from it):
  *   MAP      i over the elements of the largest output
  *   REDUCE   (r, c): rows are the kept elements of the reductions, columns the reduced ones
  *   DOT      (b, m, n) over the product's result, k over the contraction
- *   CONV     (b = group, m = result channel in the group, n = (image, position) linear), k = (channel, tap)
- * Values get their place by propagation from an anchor through maps, reshapes and permutes (all one-to-one). */
+ *   CONV     (b = group, m = result channel in the group, n = (image, position) linear), k =
+ * (channel, tap) Values get their place by propagation from an anchor through maps, reshapes and
+ * permutes (all one-to-one). */
 #ifndef LW_COMPILER_REGION_H
 #define LW_COMPILER_REGION_H
 
@@ -21,7 +23,8 @@ typedef struct lw_region_context {
   uint32_t *member;         /* per node: stamp of the region under construction */
   uint32_t *order;          /* scratch per node */
   uint32_t stamp;
-  uint8_t *seed;            /* per node: 1 = a compute, map or materialised movement node: can be member of a group */
+  uint8_t *seed; /* per node: 1 = a compute, map or materialised movement node: can be member of a
+                    group */
   uint32_t *place_stamp;    /* per value */
   const lw_ix **place;      /* per value: its index in the region's space */
 } lw_region_context;
@@ -40,7 +43,8 @@ typedef struct lw_region_output {
 
 typedef struct lw_region_reduction {
   lw_node_id node;
-  uint32_t stage;           /* 0: its terms need no other reduction of the region; else 1 + the latest it needs */
+  uint32_t
+      stage; /* 0: its terms need no other reduction of the region; else 1 + the latest it needs */
   lw_elem term;             /* what is reduced, at (r, c) */
 } lw_region_reduction;
 
@@ -61,21 +65,24 @@ typedef struct lw_region {
   const char *why;          /* the reason when a call returned LW_STATUS_UNSUPPORTED; static text */
 } lw_region;
 
-/* The nodes' class and extents. LW_STATUS_UNSUPPORTED with region->why when no class holds them. The region borrows |nodes|.
- * Nodes must be seeds of the context. deinit in every case. */
-lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes, uint32_t count) LW_MUST_CHECK;
+/* The nodes' class and extents. LW_STATUS_UNSUPPORTED with region->why when no class holds them.
+ * The region borrows |nodes|. Nodes must be seeds of the context. deinit in every case. */
+lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes,
+                          uint32_t count) LW_MUST_CHECK;
 void lw__region_deinit(lw_region *region);
 
-/* A fresh variable over 0 .. extent-1; the constant 0 when that is all there is (or the extent is 0). */
+/* A fresh variable over 0 .. extent-1; the constant 0 when that is all there is (or the extent is
+ * 0). */
 lw_ix lw__region_var(lw_region *region, int64_t extent);
 /* One fresh variable per extent of the space: what analysis uses. */
 void lw__region_plain_space(lw_region *region, lw_ix *out_space);
 /* Distinct values that the placed region loads or stores. */
 uint32_t lw__region_buffer_count(const lw_region *region);
 
-/* Places everything for the space expressions given (built in region->pool.ix by the caller): MAP {i}; REDUCE {r, c};
- * DOT, CONV {b, m, n, k}. Fills outputs, reductions, lhs, rhs. UNSUPPORTED with |why| when a value that must be stored cannot
- * be placed, or a reduction is read at another row. May be called once per region. */
+/* Places everything for the space expressions given (built in region->pool.ix by the caller): MAP
+ * {i}; REDUCE {r, c}; DOT, CONV {b, m, n, k}. Fills outputs, reductions, lhs, rhs. UNSUPPORTED with
+ * |why| when a value that must be stored cannot be placed, or a reduction is read at another row.
+ * May be called once per region. */
 lw_status lw__region_place(lw_region *region, const lw_ix *space) LW_MUST_CHECK;
 
 /* Is |value| (result of a member) read outside the region, or a graph output? */

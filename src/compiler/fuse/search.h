@@ -18,7 +18,8 @@ typedef struct lw_group_price {
 typedef struct lw_search_group {
   lw_vec_nodes nodes;      /* ascending; empty once merged into another */
   lw_group_price price;
-  uint32_t version;        /* the clock when it last changed: no two states of any groups share one, but for 0 = untouched */
+  uint32_t version; /* the clock when it last changed: no two states of any groups share one, but
+                       for 0 = untouched */
   uint32_t visit;
   uint32_t first_edge;     /* into edges: nodes that read this group's results */
   uint32_t first_touch;    /* into touches: pairs with one end here */

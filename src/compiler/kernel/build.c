@@ -1,11 +1,12 @@
-/* build.c: the builder of kernel IR: scopes, constant folding, and the placing of pure instructions. */
+/* build.c: the builder of kernel IR: scopes, constant folding, and the placing of pure
+ * instructions. */
 #include "compiler/kernel/build.h"
 
 #include <string.h>
 
 #include "compiler/kernel/walk.h"
 
-/* ---- life ----------------------------------------------------------------------------------------------------*/
+/* ---- life -------------------------------------------------------------------------------------*/
 
 static void kb_fail(lw_kbuilder *kb, lw_status status, const char *error) {
   if (kb->status != LW_OK) return;
@@ -72,7 +73,7 @@ uint32_t lw__kb_local(lw_kbuilder *kb, lw_dtype dtype, uint32_t count) {
   return LW_NONE;
 }
 
-/* ---- placing -------------------------------------------------------------------------------------------------*/
+/* ---- placing ----------------------------------------------------------------------------------*/
 
 static const lw_kinstr *kb_instr(const lw_kbuilder *kb, lw_kval v) {
   return &kb->kernel->instrs.data[v];
@@ -146,7 +147,8 @@ static bool kb_same(const lw_kinstr *x, const lw_kinstr *y) {
          x->imm.i == y->imm.i;
 }
 
-/* The slots hold ids. Ids of closed regions stay as tombstones (their depth is LW_NONE) until the table grows. */
+/* The slots hold ids. Ids of closed regions stay as tombstones (their depth is LW_NONE) until the
+ * table grows. */
 static lw_kval kb_find(const lw_kbuilder *kb, const lw_kinstr *in) {
   if (kb->table_size == 0) return LW_NONE;
   uint32_t mask = kb->table_size - 1;
@@ -189,7 +191,8 @@ static void kb_table_room(lw_kbuilder *kb) {
   lw__mem_free(old);
 }
 
-/* A pure instruction: found again, or put into the outermost region not outside |least| that sees its operands. */
+/* A pure instruction: found again, or put into the outermost region not outside |least| that sees
+ * its operands. */
 static lw_kval kb_pure(lw_kbuilder *kb, const lw_kinstr *in, uint32_t least) {
   uint32_t depth;
   if (kb->status != LW_OK || !kb_operand_depth(kb, in, &depth)) return LW_NONE;
@@ -204,7 +207,7 @@ static lw_kval kb_pure(lw_kbuilder *kb, const lw_kinstr *in, uint32_t least) {
   return v;
 }
 
-/* ---- constants -----------------------------------------------------------------------------------------------*/
+/* ---- constants --------------------------------------------------------------------------------*/
 
 static lw_kval kb_const(lw_kbuilder *kb, lw_dtype dtype, lw_scalar x) {
   lw_kinstr in = kb_blank(LW_K_CONST, dtype);
@@ -258,7 +261,7 @@ lw_kval lw__kb_thread(lw_kbuilder *kb) {
   return kb_pure(kb, &in, 0);
 }
 
-/* ---- functions -----------------------------------------------------------------------------------------------*/
+/* ---- functions --------------------------------------------------------------------------------*/
 
 static bool kb_commutes(lw_fn fn) {
   switch (fn) {
@@ -413,7 +416,7 @@ lw_kval lw__kb_round(lw_kbuilder *kb, lw_kval a, lw_dtype narrow) {
   return kb_pure(kb, &in, 0);
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------*/
+/* ---- memory -----------------------------------------------------------------------------------*/
 
 /* Loads may not leave the innermost IF: what guards them stands there. */
 static uint32_t kb_innermost_if(const lw_kbuilder *kb) {
@@ -513,7 +516,7 @@ void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value) 
   kb_here(kb, &in);
 }
 
-/* ---- threads -------------------------------------------------------------------------------------------------*/
+/* ---- threads ----------------------------------------------------------------------------------*/
 
 lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, uint32_t scratch) {
   if (!kb_check(kb, a < kb->kernel->instrs.count, "a reduction of nothing")) return LW_NONE;
@@ -531,7 +534,7 @@ void lw__kb_barrier(lw_kbuilder *kb) {
   kb_here(kb, &in);
 }
 
-/* ---- regions -------------------------------------------------------------------------------------------------*/
+/* ---- regions ----------------------------------------------------------------------------------*/
 
 lw_kval lw__kb_for(lw_kbuilder *kb, lw_dtype index_type, lw_kval lo, lw_kval hi, lw_kval step,
                    lw_kloop loop) {

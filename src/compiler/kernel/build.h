@@ -1,7 +1,8 @@
-/* build.h: builds kernel IR. Pure instructions (constants, functions, casts, loads from buffers that are never written) are
- * put into the outermost open region where their operands are known, and equal ones are built once: loop-invariant code
- * motion and common subexpressions come with construction. A load with a predicate is as pure as one without.
- * Errors are sticky in |status|: build freely, look once (ids are then LW_NONE). */
+/* build.h: builds kernel IR. Pure instructions (constants, functions, casts, loads from buffers
+ * that are never written) are put into the outermost open region where their operands are known,
+ * and equal ones are built once: loop-invariant code motion and common subexpressions come with
+ * construction. A load with a predicate is as pure as one without. Errors are sticky in |status|:
+ * build freely, look once (ids are then LW_NONE). */
 #ifndef LW_COMPILER_KERNEL_BUILD_H
 #define LW_COMPILER_KERNEL_BUILD_H
 
@@ -15,7 +16,7 @@ typedef struct lw_kbuilder {
   LW_VEC(uint32_t) depth;     /* per instruction: index in |open| of the region it was put into */
   uint32_t *table;            /* hash table of pure instructions in open regions */
   uint32_t table_size, table_count;
-  const char *error;          /* what went wrong first, a constant string; NULL while status is LW_OK */
+  const char *error; /* what went wrong first, a constant string; NULL while status is LW_OK */
 } lw_kbuilder;
 
 lw_status lw__kb_init(lw_kbuilder *kb, lw_kernel *kernel) LW_MUST_CHECK; /* opens region 0 */
@@ -31,15 +32,19 @@ lw_kval lw__kb_const_i(lw_kbuilder *kb, lw_dtype dtype, int64_t x);
 lw_kval lw__kb_scalar(lw_kbuilder *kb, uint32_t index);
 lw_kval lw__kb_block(lw_kbuilder *kb);
 lw_kval lw__kb_thread(lw_kbuilder *kb);
-/* Folds constants and x+0, x*1, x*0 (integers only), select with constant condition, and with true, or with false. */
+/* Folds constants and x+0, x*1, x*0 (integers only), select with constant condition, and with true,
+ * or with false. */
 lw_kval lw__kb_fn(lw_kbuilder *kb, lw_fn fn, lw_kval a, lw_kval b, lw_kval c);
 lw_kval lw__kb_cast(lw_kbuilder *kb, lw_kval a, lw_dtype to); /* same type: a itself */
 lw_kval lw__kb_round(lw_kbuilder *kb, lw_kval a, lw_dtype narrow);
 /* |pred| LW_NONE or constant true: none. |base| LW_NONE: none. */
 lw_kval lw__kb_load(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred);
-void lw__kb_store(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred, lw_kval value);
-void lw__kb_loadv(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred, uint32_t local, lw_kval at, uint32_t width);
-void lw__kb_storev(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred, uint32_t local, lw_kval at, uint32_t width);
+void lw__kb_store(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred,
+                  lw_kval value);
+void lw__kb_loadv(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred,
+                  uint32_t local, lw_kval at, uint32_t width);
+void lw__kb_storev(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred,
+                   uint32_t local, lw_kval at, uint32_t width);
 lw_kval lw__kb_sget(lw_kbuilder *kb, uint32_t array, lw_kval index);
 void lw__kb_sset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, lw_kval value);
 lw_kval lw__kb_lget(lw_kbuilder *kb, uint32_t array, lw_kval index);
@@ -47,7 +52,8 @@ void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value);
 lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, uint32_t scratch);
 void lw__kb_barrier(lw_kbuilder *kb);
 /* Opens a loop: returns its variable. Close in reverse order with lw__kb_end. */
-lw_kval lw__kb_for(lw_kbuilder *kb, lw_dtype index_type, lw_kval lo, lw_kval hi, lw_kval step, lw_kloop loop);
+lw_kval lw__kb_for(lw_kbuilder *kb, lw_dtype index_type, lw_kval lo, lw_kval hi, lw_kval step,
+                   lw_kloop loop);
 lw_kval lw__kb_for_n(lw_kbuilder *kb, int64_t count, lw_kloop loop); /* i32, 0 .. count-1 */
 void lw__kb_if(lw_kbuilder *kb, lw_kval pred);
 void lw__kb_end(lw_kbuilder *kb);

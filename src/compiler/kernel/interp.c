@@ -6,8 +6,7 @@
 
 #include "compiler/kernel/interp_state.h"
 
-/* ---- values
- * --------------------------------------------------------------------------------------------------*/
+/* ---- values -----------------------------------------------------------------------------------*/
 
 /* Results of |fn| in the operands' type; f32 through double and back, which for + - * / and square
  * roots is the same. */
@@ -103,8 +102,7 @@ static void ki_leaf(ki *k, uint32_t id, const lw_kinstr *in) {
   }
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------------------*/
+/* ---- memory -----------------------------------------------------------------------------------*/
 
 static bool ki_allowed(const ki *k, const lw_kinstr *in, uint32_t t) {
   return in->c == LW_NONE || k->values[in->c][t].i != 0;
@@ -173,8 +171,7 @@ static lw_status ki_access(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
   return LW_OK;
 }
 
-/* ---- threads together
- * ----------------------------------------------------------------------------------------*/
+/* ---- threads together -------------------------------------------------------------------------*/
 
 static lw_status ki_barrier(ki *k, const uint8_t *mask) {
   for (uint32_t t = 0; t < k->threads; t++)
@@ -231,8 +228,7 @@ static lw_status ki_reduce(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
   return ki_butterfly(k, in, in->width, mask, k->values[id]);
 }
 
-/* ---- regions
- * -------------------------------------------------------------------------------------------------*/
+/* ---- regions ----------------------------------------------------------------------------------*/
 
 static lw_status ki_region(ki *k, uint32_t region, unsigned depth);
 
@@ -316,8 +312,7 @@ static lw_status ki_region(ki *k, uint32_t region, unsigned depth) {
   return LW_OK;
 }
 
-/* ---- launch
- * --------------------------------------------------------------------------------------------------*/
+/* ---- launch -----------------------------------------------------------------------------------*/
 
 static lw_status ki_init(ki *k) {
   uint32_t count = k->kernel->instrs.count;

@@ -17,8 +17,7 @@ lw_status ki_fail(const ki *k, uint32_t thread, const char *fmt, ...) {
                   (long long)k->block, thread, text);
 }
 
-/* ---- set-up
- * --------------------------------------------------------------------------------------------------*/
+/* ---- set-up -----------------------------------------------------------------------------------*/
 
 /* Memory that one argument writes may not be another argument's. */
 static lw_status ki_check_overlap(const ki *k) {
@@ -68,8 +67,7 @@ lw_status ki_memory_init(ki *k) {
   return LW_OK;
 }
 
-/* ---- who touches what
- * ----------------------------------------------------------------------------------------*/
+/* ---- who touches what -------------------------------------------------------------------------*/
 
 static lw_status ki_mark_read(ki *k, ki_cell *cell, uint32_t thread, const char *what,
                               uint32_t object, int64_t index) {
@@ -109,8 +107,7 @@ static lw_status ki_mark_block(ki *k, ki_cell *cell, bool write, uint32_t thread
   return LW_OK;
 }
 
-/* ---- accesses
- * ------------------------------------------------------------------------------------------------*/
+/* ---- accesses ---------------------------------------------------------------------------------*/
 
 lw_status ki_place(const ki *k, const lw_kinstr *in, uint32_t thread, uint32_t width,
                    int64_t *out) {

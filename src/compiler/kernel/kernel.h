@@ -1,13 +1,15 @@
-/* kernel.h: kernel IR: structured loops over scalar values, one function per kernel, for GPU and CPU alike.
- * Lowering builds it, the verifier and the interpreter check it, the emitters print it. The emitters make no choices.
+/* kernel.h: kernel IR: structured loops over scalar values, one function per kernel, for GPU and
+ * CPU alike. Lowering builds it, the verifier and the interpreter check it, the emitters print it.
+ * The emitters make no choices.
  *
- * Execution: a launch runs |grid| blocks in any order; a block has |block_threads| threads (CPU kernels: exactly 1).
- * Every value is one scalar per thread. Values are in SSA form; what changes in a loop lives in a local array (registers or
- * stack of one thread; also of length 1). Narrow floats (f16, bf16, f8) exist only in memory (buffers, shared and local
- * arrays): loads give f32, stores round to nearest even. bool is one byte in memory.
+ * Execution: a launch runs |grid| blocks in any order; a block has |block_threads| threads (CPU
+ * kernels: exactly 1). Every value is one scalar per thread. Values are in SSA form; what changes
+ * in a loop lives in a local array (registers or stack of one thread; also of length 1). Narrow
+ * floats (f16, bf16, f8) exist only in memory (buffers, shared and local arrays): loads give f32,
+ * stores round to nearest even. bool is one byte in memory.
  *
- * Regions: a kernel is a tree of regions (lists of instructions); FOR and IF own one. An operand must be defined earlier
- * in the same region or in an enclosing one. */
+ * Regions: a kernel is a tree of regions (lists of instructions); FOR and IF own one. An operand
+ * must be defined earlier in the same region or in an enclosing one. */
 #ifndef LW_COMPILER_KERNEL_H
 #define LW_COMPILER_KERNEL_H
 
@@ -17,38 +19,42 @@
 typedef uint32_t lw_kval; /* id of the instruction that gives the value; LW_NONE: absent */
 
 typedef enum lw_kop {
-  LW_K_CONST,    /* imm, of |dtype| */
-  LW_K_SCALAR,   /* scalar argument |object| (i64) */
-  LW_K_BLOCK,    /* number of this block, i64, 0 .. grid-1 */
-  LW_K_THREAD,   /* number of this thread in its block, i32 */
-  LW_K_FN,       /* scalar function |fn| of a, b, c; |dtype| is the RESULT type; not CAST */
-  LW_K_CAST,     /* a as |dtype|; i32 <-> i64 for indices too. Rules: lw__cast. */
-  LW_K_ROUND,    /* f32 a rounded through the narrow float type |mem_dtype| and back to f32 */
-  LW_K_LOAD,     /* buffer |object| at element a (i64 base, or NONE) + b (i32 or i64); where c (bool, or NONE) is false: 0, and
-                    memory is not touched */
-  LW_K_STORE,    /* buffer |object| at a + b, where c: value d */
-  LW_K_LOADV,    /* |width| consecutive elements of buffer |object| at a + b (where c; else zeros) into local array |local|
-                    from element d (NONE: 0) on; same element types. a + b is a multiple of |width| elements. */
-  LW_K_STOREV,   /* the reverse */
-  LW_K_SGET,     /* shared array |object| at element b (i32) */
-  LW_K_SSET,     /* shared array |object| at b, where c: value d */
-  LW_K_LGET,     /* local array |object| at element b (NONE: 0) */
-  LW_K_LSET,     /* local array |object| at element b (NONE: 0): value d */
-  LW_K_REDUCE,   /* |red| of a over groups of |width| neighbouring threads (a power of two <= 32, or a multiple of 32 that
-                    divides block_threads; then |object| is a shared array of block_threads / 32 elements of a's type and
-                    the whole block must arrive). Every thread of the group gets the result. Order: butterfly inside a
-                    warp, then warps in order, so results do not depend on timing. */
-  LW_K_BARRIER,  /* all threads of the block arrive; orders shared memory, and buffers within the block */
-  LW_K_FOR,      /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b; c > 0.
-                    |loop| says how */
-  LW_K_IF,       /* region |region| when a */
+  LW_K_CONST,  /* imm, of |dtype| */
+  LW_K_SCALAR, /* scalar argument |object| (i64) */
+  LW_K_BLOCK,  /* number of this block, i64, 0 .. grid-1 */
+  LW_K_THREAD, /* number of this thread in its block, i32 */
+  LW_K_FN,     /* scalar function |fn| of a, b, c; |dtype| is the RESULT type; not CAST */
+  LW_K_CAST,   /* a as |dtype|; i32 <-> i64 for indices too. Rules: lw__cast. */
+  LW_K_ROUND,  /* f32 a rounded through the narrow float type |mem_dtype| and back to f32 */
+  LW_K_LOAD, /* buffer |object| at element a (i64 base, or NONE) + b (i32 or i64); where c (bool, or
+                NONE) is false: 0, and memory is not touched */
+  LW_K_STORE, /* buffer |object| at a + b, where c: value d */
+  LW_K_LOADV, /* |width| consecutive elements of buffer |object| at a + b (where c; else zeros) into
+                 local array |local| from element d (NONE: 0) on; same element types. a + b is a
+                 multiple of |width| elements. */
+  LW_K_STOREV, /* the reverse */
+  LW_K_SGET,   /* shared array |object| at element b (i32) */
+  LW_K_SSET,   /* shared array |object| at b, where c: value d */
+  LW_K_LGET,   /* local array |object| at element b (NONE: 0) */
+  LW_K_LSET,   /* local array |object| at element b (NONE: 0): value d */
+  LW_K_REDUCE, /* |red| of a over groups of |width| neighbouring threads (a power of two <= 32, or a
+                  multiple of 32 that divides block_threads; then |object| is a shared array of
+                  block_threads / 32 elements of a's type and the whole block must arrive). Every
+                  thread of the group gets the result. Order: butterfly inside a warp, then warps in
+                  order, so results do not depend on timing. */
+  LW_K_BARRIER, /* all threads of the block arrive; orders shared memory, and buffers within the
+                   block */
+  LW_K_FOR, /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b;
+               c > 0. |loop| says how */
+  LW_K_IF,  /* region |region| when a */
   LW_K_OP_COUNT
 } lw_kop;
 
 typedef enum lw_kloop {
   LW_KLOOP_SERIAL,
   LW_KLOOP_UNROLL, /* constant bounds; unrolled, so local arrays indexed by it stay in registers */
-  LW_KLOOP_VECTOR, /* CPU: iterations are independent but for distinct elements of local arrays; the C compiler vectorises */
+  LW_KLOOP_VECTOR, /* CPU: iterations are independent but for distinct elements of local arrays; the
+                      C compiler vectorises */
 } lw_kloop;
 
 typedef struct lw_kinstr {
@@ -66,11 +72,20 @@ typedef LW_VEC(uint32_t) lw_kregion; /* instruction ids in order */
 
 typedef enum lw_ktarget { LW_KTARGET_GPU, LW_KTARGET_CPU } lw_ktarget;
 typedef enum lw_kclass {
-  LW_KCLASS_MAP, LW_KCLASS_REDUCE, LW_KCLASS_SPLIT, LW_KCLASS_TRANSPOSE, LW_KCLASS_DOT, LW_KCLASS_CONV, LW_KCLASS_COUNT
+  LW_KCLASS_MAP,
+  LW_KCLASS_REDUCE,
+  LW_KCLASS_SPLIT,
+  LW_KCLASS_TRANSPOSE,
+  LW_KCLASS_DOT,
+  LW_KCLASS_CONV,
+  LW_KCLASS_COUNT
 } lw_kclass;
 extern const char *const lw__kclass_name[LW_KCLASS_COUNT]; /* "map", "reduce", ... */
 
-typedef struct lw_kbuffer { lw_dtype dtype; bool written; } lw_kbuffer; /* not written: read-only for the whole launch */
+typedef struct lw_kbuffer {
+  lw_dtype dtype;
+  bool written;
+} lw_kbuffer; /* not written: read-only for the whole launch */
 typedef struct lw_karray { lw_dtype dtype; uint32_t count; } lw_karray;
 
 typedef struct lw_kernel {
@@ -91,7 +106,8 @@ void lw__kernel_deinit(lw_kernel *kernel);
 size_t lw__kernel_shared_bytes(const lw_kernel *kernel); /* each array aligned to 16 bytes */
 /* Every rule of this header; LW_STATUS_INTERNAL with the instruction. */
 lw_status lw__kernel_verify(const lw_kernel *kernel, lw_diag *diag) LW_MUST_CHECK;
-/* Canonical text: ids renumbered in program order, dead instructions left out. Equal kernels print equal. */
+/* Canonical text: ids renumbered in program order, dead instructions left out. Equal kernels print
+ * equal. */
 void lw__kernel_print(const lw_kernel *kernel, lw_text *out);
 /* Hash of the canonical text. The kernel's name is lw_<class>_<first 16 hex digits>. */
 lw_status lw__kernel_hash(const lw_kernel *kernel, lw_hash *out) LW_MUST_CHECK;

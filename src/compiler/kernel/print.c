@@ -1,5 +1,6 @@
-/* print.c: canonical text of kernel IR. It is what kernels are hashed by, so it shows everything that has a meaning
- * and nothing else: constants stand where they are used, ids count up in program order. */
+/* print.c: canonical text of kernel IR. It is what kernels are hashed by, so it shows everything
+ * that has a meaning and nothing else: constants stand where they are used, ids count up in program
+ * order. */
 #include <math.h>
 #include <string.h>
 

@@ -43,7 +43,7 @@ static bool kv_value_type(lw_dtype dtype) {
   return kv_memory_type(dtype) && !lw__kdtype_is_narrow(dtype);
 }
 
-/* ---- rules of one instruction: NULL, or what is wrong --------------------------------------------------------*/
+/* ---- rules of one instruction: NULL, or what is wrong -----------------------------------------*/
 
 static const char *rule_const(const lw_kinstr *in) {
   lw_dtype dtype = (lw_dtype)in->dtype;
@@ -229,7 +229,7 @@ static bool kv_gives_value(lw_kop op) {
   }
 }
 
-/* ---- the tree ------------------------------------------------------------------------------------------------*/
+/* ---- the tree ---------------------------------------------------------------------------------*/
 
 static lw_status kv_fail(const kverify *v, uint32_t id, const char *error) {
   const lw_kinstr *in = kv_instr(v, id);

@@ -1,5 +1,5 @@
-/* walk.h: what printing, verifying, interpreting and emitting kernel IR have in common: which instructions matter, and what
- * each kind of instruction is called and uses. */
+/* walk.h: what printing, verifying, interpreting and emitting kernel IR have in common: which
+ * instructions matter, and what each kind of instruction is called and uses. */
 #ifndef LW_COMPILER_KERNEL_WALK_H
 #define LW_COMPILER_KERNEL_WALK_H
 
@@ -7,16 +7,18 @@
 
 #define LW_KMAX_DEPTH 64 /* regions inside regions */
 
-/* True for instructions that have an effect beside their value: stores, barriers, block-wide reductions. */
+/* True for instructions that have an effect beside their value: stores, barriers, block-wide
+ * reductions. */
 bool lw__kinstr_is_root(const lw_kinstr *instr);
-/* live[id] = 1 for every instruction in the program that has an effect or that one with an effect needs; an IF or
- * FOR is live when something in its region is. |live| has instrs.count elements. */
+/* live[id] = 1 for every instruction in the program that has an effect or that one with an effect
+ * needs; an IF or FOR is live when something in its region is. |live| has instrs.count elements. */
 void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
 
-/* plain[id] = 1 for additions, subtractions and multiplications of i32 and i64 that only compute where memory is accessed, how
- * far loops run and which accesses are masked, from nothing but loop variables, block, thread, scalar arguments and constants.
- * Lowering promises that they do not overflow, so emitters may print them as C's own + - * (which lets compilers see
- * strides); the interpreter holds lowering to it. |live| as above. */
+/* plain[id] = 1 for additions, subtractions and multiplications of i32 and i64 that only compute
+ * where memory is accessed, how far loops run and which accesses are masked, from nothing but loop
+ * variables, block, thread, scalar arguments and constants. Lowering promises that they do not
+ * overflow, so emitters may print them as C's own + - * (which lets compilers see strides); the
+ * interpreter holds lowering to it. |live| as above. */
 void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *plain);
 
 /* Type of a value read from an element of |dtype|: narrow floats become f32. */

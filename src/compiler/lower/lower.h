@@ -1,5 +1,5 @@
-/* lower.h: turns one fused group into kernels of one target: which thread computes what, what stays on chip, how wide the
- * memory accesses are. Every choice is made here, none in the emitters. */
+/* lower.h: turns one fused group into kernels of one target: which thread computes what, what stays
+ * on chip, how wide the memory accesses are. Every choice is made here, none in the emitters. */
 #ifndef LW_COMPILER_LOWER_H
 #define LW_COMPILER_LOWER_H
 
@@ -26,7 +26,8 @@ typedef struct lw_launch {
 typedef struct lw_lowered {
   LW_VEC(lw_launch) launches;      /* in order; none for a group without elements */
   LW_VEC(uint64_t) scratch_bytes;
-  const char *schedule;            /* one phrase for reports: "rows of 128 threads, 4 wide, in registers"; in |arena| */
+  const char *schedule; /* one phrase for reports: "rows of 128 threads, 4 wide, in registers"; in
+                           |arena| */
   lw_arena arena;
 } lw_lowered;
 
@@ -37,8 +38,9 @@ typedef struct lw_lower_options {
 } lw_lower_options;
 
 /* |nodes|: a group of lw__fuse. */
-lw_status lw__lower_group(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                          lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
+lw_status lw__lower_group(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                          const lw_lower_options *options, lw_diag *diag,
+                          lw_lowered *out) LW_MUST_CHECK;
 void lw__lowered_deinit(lw_lowered *lowered);
 
 #endif

@@ -1,5 +1,6 @@
-/* map.c: lowers element-wise groups. GPU: one thread per vector of V neighbouring elements, shapes folded into the index
- * arithmetic. CPU: rows times an inner extent chosen so that the inner loop needs no division and vectorises. */
+/* map.c: lowers element-wise groups. GPU: one thread per vector of V neighbouring elements, shapes
+ * folded into the index arithmetic. CPU: rows times an inner extent chosen so that the inner loop
+ * needs no division and vectorises. */
 #include <string.h>
 
 #include "compiler/lower/nest.h"
@@ -7,15 +8,17 @@
 
 enum { gpu_threads = 256, cpu_block_elements = 8192, cpu_inner_min = 8 };
 
-static lw_status place_linear_space(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, lw_ix *out_i) {
+static lw_status place_linear_space(lw_region *region, lw_region_context *ctx,
+                                    const lw_node_id *nodes, uint32_t count, lw_ix *out_i) {
   LW_TRY(lw__region_init(region, ctx, nodes, count));
   lw__region_plain_space(region, out_i);
   return lw__region_place(region, out_i);
 }
 
-/* ---- GPU -------------------------------------------------------------------------------------------------------*/
+/* ---- GPU --------------------------------------------------------------------------------------*/
 
-static lw_status choose_lanes(const lw_region *plain, lw_ix i, const lw_lower_options *options, int64_t *out_lanes) {
+static lw_status choose_lanes(const lw_region *plain, lw_ix i, const lw_lower_options *options,
+                              int64_t *out_lanes) {
   LW_TRY(lw__nest_lane_limit(plain, i, plain->elements, lw__nest_widest(plain), out_lanes));
   /* Few elements: spread them over more threads rather than over wider vectors. */
   int64_t wanted = (int64_t)options->profile->sm_count * gpu_threads;
@@ -23,7 +26,8 @@ static lw_status choose_lanes(const lw_region *plain, lw_ix i, const lw_lower_op
   return LW_OK;
 }
 
-/* Vector loads of everything that is contiguous along the lanes; each lands in a local array that element printing reads. */
+/* Vector loads of everything that is contiguous along the lanes; each lands in a local array that
+ * element printing reads. */
 static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
   lw_region *region = nest->region;
   lw_vec_elem loads = {0};
@@ -34,7 +38,8 @@ static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
     status = lw__nest_loads(&region->pool, region->outputs.data[i].elem, seen, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK; i++) {
     if (!lw__nest_is_vector(&region->pool, loads.data[i], j, lanes)) continue;
-    uint32_t local = lw__kb_local(&nest->kb, lw__elem_node(&region->pool, loads.data[i])->dtype, (uint32_t)lanes);
+    uint32_t local = lw__kb_local(&nest->kb, lw__elem_node(&region->pool, loads.data[i])->dtype,
+                                  (uint32_t)lanes);
     lw__nest_loadv(nest, loads.data[i], local, LW_NONE, LW_NONE, lanes);
     status = lw__nest_keep(nest, loads.data[i], local, LW_HOME_LANE);
   }
@@ -52,35 +57,39 @@ static lw_status vector_body(lw_nest *nest, lw_ix j, int64_t lanes) {
   LW_TRY(load_vectors(nest, j, lanes));
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     const lw_region_output *out = &region->outputs.data[i];
-    local[i] = lw__nest_is_contiguous(&nest->pool->ix, out->offset, j, lanes)
-                 ? lw__kb_local(kb, lw__value(nest->pool->graph, out->value)->dtype, (uint32_t)lanes)
-                 : LW_NONE;
+    local[i] =
+        lw__nest_is_contiguous(&nest->pool->ix, out->offset, j, lanes)
+            ? lw__kb_local(kb, lw__value(nest->pool->graph, out->value)->dtype, (uint32_t)lanes)
+            : LW_NONE;
   }
   lw_kval lane = lw__kb_for_n(kb, lanes, LW_KLOOP_UNROLL);
   LW_TRY(lw__nest_bind(nest, j, lane));
   nest->lane_at = lane;
   for (uint32_t i = 0; i < region->outputs.count; i++) {
-    if (local[i] == LW_NONE) lw__nest_store(nest, &region->outputs.data[i], LW_NONE);
-    else lw__kb_lset(kb, local[i], lane, lw__nest_elem(nest, region->outputs.data[i].elem));
+    if (local[i] == LW_NONE)
+      lw__nest_store(nest, &region->outputs.data[i], LW_NONE);
+    else
+      lw__kb_lset(kb, local[i], lane, lw__nest_elem(nest, region->outputs.data[i].elem));
   }
   lw__kb_end(kb);
   LW_TRY(lw__nest_bind(nest, j, lw__kb_const_i(kb, LW_DTYPE_I32, 0)));
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     if (local[i] == LW_NONE) continue;
     const lw_region_output *out = &region->outputs.data[i];
-    lw__kb_storev(kb, lw__nest_buffer(nest, out->value, true), LW_NONE, lw__nest_ix(nest, out->offset), LW_NONE, local[i],
-                  LW_NONE, (uint32_t)lanes);
+    lw__kb_storev(kb, lw__nest_buffer(nest, out->value, true), LW_NONE,
+                  lw__nest_ix(nest, out->offset), LW_NONE, local[i], LW_NONE, (uint32_t)lanes);
   }
   return LW_OK;
 }
 
 static lw_status scalar_body(lw_nest *nest) {
-  for (uint32_t i = 0; i < nest->region->outputs.count; i++) lw__nest_store(nest, &nest->region->outputs.data[i], LW_NONE);
+  for (uint32_t i = 0; i < nest->region->outputs.count; i++)
+    lw__nest_store(nest, &nest->region->outputs.data[i], LW_NONE);
   return LW_OK;
 }
 
-static lw_status gpu_kernel(lw_region *region, lw_ix q, lw_ix j, int64_t lanes, int64_t vectors, const lw_lower_options *options,
-                            lw_diag *diag, lw_lowered *out) {
+static lw_status gpu_kernel(lw_region *region, lw_ix q, lw_ix j, int64_t lanes, int64_t vectors,
+                            const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_nest nest;
   uint32_t threads = vectors < gpu_threads ? (uint32_t)lw__round_up(vectors, 32) : gpu_threads;
   lw_status status = lw__nest_init(&nest, region, options, out, LW_KCLASS_MAP, threads);
@@ -88,21 +97,24 @@ static lw_status gpu_kernel(lw_region *region, lw_ix q, lw_ix j, int64_t lanes, 
     lw_kbuilder *kb = &nest.kb;
     lw_dtype type = lw__round_up(vectors, threads) <= INT32_MAX ? LW_DTYPE_I32 : LW_DTYPE_I64;
     lw_kval block = lw__kb_cast(kb, lw__kb_block(kb), type);
-    lw_kval at = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, block, lw__kb_const_i(kb, type, threads), LW_NONE),
-                           lw__kb_cast(kb, lw__kb_thread(kb), type), LW_NONE);
+    lw_kval at = lw__kb_fn(
+        kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, block, lw__kb_const_i(kb, type, threads), LW_NONE),
+        lw__kb_cast(kb, lw__kb_thread(kb), type), LW_NONE);
     lw_kval limit = lw__kb_cast(kb, lw__kb_scalar(kb, lw__kb_scalar_arg(kb)), type);
     status = lw__nest_bind(&nest, q, at);
     lw__kb_if(kb, lw__kb_fn(kb, LW_FN_LT, at, limit, LW_NONE));
     if (status == LW_OK) status = lanes > 1 ? vector_body(&nest, j, lanes) : scalar_body(&nest);
     lw__kb_end(kb);
   }
-  if (status == LW_OK) status = lw__nest_finish(&nest, lw__ceil_div(vectors, threads), &vectors, 1, diag);
+  if (status == LW_OK)
+    status = lw__nest_finish(&nest, lw__ceil_div(vectors, threads), &vectors, 1, diag);
   lw__nest_deinit(&nest);
   return status;
 }
 
-static lw_status lower_vectors(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, int64_t lanes,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+static lw_status lower_vectors(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               int64_t lanes, const lw_lower_options *options, lw_diag *diag,
+                               lw_lowered *out) {
   lw_region region;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) {
@@ -114,29 +126,34 @@ static lw_status lower_vectors(lw_region_context *ctx, const lw_node_id *nodes, 
   }
   lw__region_deinit(&region);
   if (status != LW_OK) return status;
-  return lw__arena_printf(&out->arena, &out->schedule, "one thread per %lld neighbouring elements", (long long)lanes);
+  return lw__arena_printf(&out->arena, &out->schedule, "one thread per %lld neighbouring elements",
+                          (long long)lanes);
 }
 
-static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                           lw_diag *diag, lw_lowered *out) {
+static lw_status lower_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                           const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_region plain;
   lw_ix i;
   int64_t lanes = 1;
   bool done = false;
   lw_status status = place_linear_space(&plain, ctx, nodes, count, &i);
   if (status == LW_OK && plain.elements == 0) done = true;
-  if (status == LW_OK && !done) status = lw__lower_transpose_gpu(ctx, nodes, count, &plain, i, options, diag, out, &done);
+  if (status == LW_OK && !done)
+    status = lw__lower_transpose_gpu(ctx, nodes, count, &plain, i, options, diag, out, &done);
   if (status == LW_OK && !done) status = choose_lanes(&plain, i, options, &lanes);
   lw__region_deinit(&plain);
   if (status != LW_OK || done) return status;
   status = lower_vectors(ctx, nodes, count, lanes, options, diag, out);
-  return status == LW_STATUS_UNSUPPORTED && lanes > 1 ? lower_vectors(ctx, nodes, count, 1, options, diag, out) : status;
+  return status == LW_STATUS_UNSUPPORTED && lanes > 1
+             ? lower_vectors(ctx, nodes, count, 1, options, diag, out)
+             : status;
 }
 
-/* ---- CPU -------------------------------------------------------------------------------------------------------*/
+/* ---- CPU --------------------------------------------------------------------------------------*/
 
 /* The inner extent: the smallest divisor that applies, if it divides all others and the whole. */
-static lw_status choose_inner(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, int64_t *out_inner) {
+static lw_status choose_inner(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                              int64_t *out_inner) {
   lw_region plain;
   lw_ix i;
   lw_vec_i64 divisors = {0};
@@ -153,8 +170,8 @@ static lw_status choose_inner(lw_region_context *ctx, const lw_node_id *nodes, u
   return status;
 }
 
-static lw_status cpu_kernel(lw_region *region, lw_ix r, lw_ix c, int64_t rows, int64_t inner, const lw_lower_options *options,
-                            lw_diag *diag, lw_lowered *out) {
+static lw_status cpu_kernel(lw_region *region, lw_ix r, lw_ix c, int64_t rows, int64_t inner,
+                            const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_nest nest;
   int64_t chunks = lw__ceil_div(inner, cpu_block_elements);
   int64_t rows_per_block = chunks > 1 ? 1 : lw__max_i64(1, cpu_block_elements / inner);
@@ -166,13 +183,18 @@ static lw_status cpu_kernel(lw_region *region, lw_ix r, lw_ix c, int64_t rows, i
     lw_kval chunks_v = lw__kb_const_i(kb, i64, chunks), step = lw__kb_const_i(kb, i64, 1);
     lw_kval first = lw__kb_fn(kb, LW_FN_MUL, lw__kb_fn(kb, LW_FN_DIV, block, chunks_v, LW_NONE),
                               lw__kb_const_i(kb, i64, rows_per_block), LW_NONE);
-    lw_kval last = lw__kb_fn(kb, LW_FN_MIN, lw__kb_fn(kb, LW_FN_ADD, first, lw__kb_const_i(kb, i64, rows_per_block), LW_NONE),
-                             limit, LW_NONE);
+    lw_kval last =
+        lw__kb_fn(kb, LW_FN_MIN,
+                  lw__kb_fn(kb, LW_FN_ADD, first, lw__kb_const_i(kb, i64, rows_per_block), LW_NONE),
+                  limit, LW_NONE);
     lw_kval lo = lw__kb_const_i(kb, i64, 0), hi = lw__kb_const_i(kb, i64, inner);
     if (chunks > 1) {
       lo = lw__kb_fn(kb, LW_FN_MUL, lw__kb_fn(kb, LW_FN_REM, block, chunks_v, LW_NONE),
                      lw__kb_const_i(kb, i64, cpu_block_elements), LW_NONE);
-      hi = lw__kb_fn(kb, LW_FN_MIN, lw__kb_fn(kb, LW_FN_ADD, lo, lw__kb_const_i(kb, i64, cpu_block_elements), LW_NONE), hi, LW_NONE);
+      hi = lw__kb_fn(
+          kb, LW_FN_MIN,
+          lw__kb_fn(kb, LW_FN_ADD, lo, lw__kb_const_i(kb, i64, cpu_block_elements), LW_NONE), hi,
+          LW_NONE);
     }
     lw_kval row = lw__kb_for(kb, i64, first, last, step, LW_KLOOP_SERIAL);
     status = lw__nest_bind(&nest, r, row);
@@ -182,13 +204,14 @@ static lw_status cpu_kernel(lw_region *region, lw_ix r, lw_ix c, int64_t rows, i
     lw__kb_end(kb);
     lw__kb_end(kb);
   }
-  if (status == LW_OK) status = lw__nest_finish(&nest, lw__ceil_div(rows, rows_per_block) * chunks, &rows, 1, diag);
+  if (status == LW_OK)
+    status = lw__nest_finish(&nest, lw__ceil_div(rows, rows_per_block) * chunks, &rows, 1, diag);
   lw__nest_deinit(&nest);
   return status;
 }
 
-static lw_status lower_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                           lw_diag *diag, lw_lowered *out) {
+static lw_status lower_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                           const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   int64_t inner;
   LW_TRY(choose_inner(ctx, nodes, count, &inner));
   lw_region region;
@@ -202,12 +225,13 @@ static lw_status lower_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint
   }
   lw__region_deinit(&region);
   if (status == LW_OK)
-    status = lw__arena_printf(&out->arena, &out->schedule, "rows of %lld elements", (long long)inner);
+    status =
+        lw__arena_printf(&out->arena, &out->schedule, "rows of %lld elements", (long long)inner);
   return status;
 }
 
-lw_status lw__lower_map(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                        lw_diag *diag, lw_lowered *out) {
+lw_status lw__lower_map(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                        const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   return options->target == LW_KTARGET_GPU ? lower_gpu(ctx, nodes, count, options, diag, out)
                                            : lower_cpu(ctx, nodes, count, options, diag, out);
 }

@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* ---- life cycle
- * ------------------------------------------------------------------------------------------------*/
+/* ---- life cycle -------------------------------------------------------------------------------*/
 
 lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options *options,
                         lw_lowered *out, lw_kclass cls, uint32_t block_threads) {
@@ -48,8 +47,7 @@ static void fail(lw_nest *nest, lw_status status) {
   if (nest->kb.status == LW_OK) nest->kb.status = status;
 }
 
-/* ---- variables, buffers, leaves
- * --------------------------------------------------------------------------------*/
+/* ---- variables, buffers, leaves ---------------------------------------------------------------*/
 
 lw_status lw__nest_bind(lw_nest *nest, lw_ix var, lw_kval value) {
   if (lw__ix_node(&nest->pool->ix, var)->kind != LW_IX_VAR)
@@ -118,8 +116,7 @@ lw_kval lw__nest_identity(lw_nest *nest, lw_red red, lw_dtype dtype) {
              : lw__kb_const_i(&nest->kb, carry, lw__red_identity_i64(red, carry));
 }
 
-/* ---- index expressions
- * -----------------------------------------------------------------------------------------*/
+/* ---- index expressions ------------------------------------------------------------------------*/
 
 static bool fits_i32(const lw_ix_node *n) { return n->lo >= INT32_MIN && n->hi <= INT32_MAX; }
 
@@ -165,8 +162,7 @@ lw_kval lw__nest_ix(lw_nest *nest, lw_ix e) {
   return lw__kb_cast(&nest->kb, ix_quotient(nest, e), type);
 }
 
-/* ---- element expressions
- * ---------------------------------------------------------------------------------------*/
+/* ---- element expressions ----------------------------------------------------------------------*/
 
 static lw_kval elem_guard(lw_nest *nest, const lw_elem_node *n) {
   lw_kbuilder *kb = &nest->kb;
@@ -280,8 +276,7 @@ void lw__nest_store(lw_nest *nest, const lw_region_output *output, lw_kval pred)
   lw__kb_store(&nest->kb, lw__nest_buffer(nest, output->value, true), LW_NONE, at, pred, value);
 }
 
-/* ---- questions about loads
- * -------------------------------------------------------------------------------------*/
+/* ---- questions about loads --------------------------------------------------------------------*/
 
 lw_status lw__nest_loads(const lw_elem_pool *pool, lw_elem e, uint8_t *seen, lw_vec_elem *out) {
   if (e == LW_NONE || seen[e]) return LW_OK;

@@ -24,8 +24,8 @@ static bool is_unit_stride(lw_ix_pool *ix, lw_ix e, lw_ix var) {
   return lw__ix_split(ix, e, lw__ix_var_number(ix, var), &coef, &rest) && coef == 1;
 }
 
-/* Columns are strided when the biggest load does not run along them: then neighbouring threads (or lanes) take neighbouring
- * rows. Long rows of an irregular kind still share a team. */
+/* Columns are strided when the biggest load does not run along them: then neighbouring threads (or
+ * lanes) take neighbouring rows. Long rows of an irregular kind still share a team. */
 static bool are_columns_strided(lw_region *region, lw_ix r, lw_ix c) {
   lw_ix_pool *ix = &region->pool.ix;
   if (lw__ix_node(ix, c)->kind != LW_IX_VAR) return true;
@@ -37,7 +37,8 @@ static bool are_columns_strided(lw_region *region, lw_ix r, lw_ix c) {
   return is_unit_stride(ix, offset, r) || region->cols <= alone_limit;
 }
 
-static lw_status look_at(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, lw_reduce_shape *out) {
+static lw_status look_at(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                         lw_reduce_shape *out) {
   lw_region region;
   lw_ix space[4];
   lw_status status = lw__region_init(&region, ctx, nodes, count);
@@ -53,17 +54,19 @@ static lw_status look_at(lw_region_context *ctx, const lw_node_id *nodes, uint32
     out->columns_strided = are_columns_strided(&region, space[0], space[1]);
     out->lanes = 1;
     if (region.cols > 0)
-      status = lw__nest_lane_limit(&region, space[1], region.cols, lw__nest_widest(&region), &out->lanes);
+      status = lw__nest_lane_limit(&region, space[1], region.cols, lw__nest_widest(&region),
+                                   &out->lanes);
   }
   lw__region_deinit(&region);
   return status;
 }
 
-lw_status lw__lower_reduce(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                           lw_diag *diag, lw_lowered *out) {
+lw_status lw__lower_reduce(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                           const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_reduce_shape shape = {0};
   LW_TRY(look_at(ctx, nodes, count, &shape));
   if (shape.rows == 0) return LW_OK;
-  return options->target == LW_KTARGET_GPU ? lw__lower_reduce_gpu(ctx, nodes, count, &shape, options, diag, out)
-                                           : lw__lower_reduce_cpu(ctx, nodes, count, &shape, options, diag, out);
+  return options->target == LW_KTARGET_GPU
+             ? lw__lower_reduce_gpu(ctx, nodes, count, &shape, options, diag, out)
+             : lw__lower_reduce_cpu(ctx, nodes, count, &shape, options, diag, out);
 }

@@ -11,10 +11,13 @@ typedef struct lw_reduce_shape {
   bool columns_strided;   /* the big loads are contiguous along the rows, not along the columns */
 } lw_reduce_shape;
 
-/* Few long rows are cut into pieces: one launch per stage, each beginning with the pieces' results of the stages before. */
-lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
-lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
+/* Few long rows are cut into pieces: one launch per stage, each beginning with the pieces' results
+ * of the stages before. */
+lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               const lw_reduce_shape *shape, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
+lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               const lw_reduce_shape *shape, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
 
 #endif

@@ -1,5 +1,6 @@
-/* reduce_cpu.c: lowers reduction groups for CPUs. Row layout: one row after the other, partial results in vector lanes.
- * Column layout: the lanes are neighbouring rows, so nothing is ever combined across lanes. */
+/* reduce_cpu.c: lowers reduction groups for CPUs. Row layout: one row after the other, partial
+ * results in vector lanes. Column layout: the lanes are neighbouring rows, so nothing is ever
+ * combined across lanes. */
 #include <string.h>
 
 #include "compiler/lower/reduce.h"
@@ -10,20 +11,26 @@ enum { row_lanes = 16, column_lanes = 32, block_elements = 8192, kept_elements =
 typedef struct cpu_nest {
   lw_nest nest;
   lw_stages stages;
-  bool across;               /* column layout */
-  int64_t lanes;             /* of accumulators */
-  lw_ix r, c, lane;          /* row layout: r, c. Column layout: row = r * lanes + lane, c */
-  lw_kval lane_count;        /* column layout: lanes in use */
-  uint32_t *kept;            /* array per kept element, or NULL */
-  uint32_t *acc;             /* array per reduction */
+  bool across;        /* column layout */
+  int64_t lanes;      /* of accumulators */
+  lw_ix r, c, lane;   /* row layout: r, c. Column layout: row = r * lanes + lane, c */
+  lw_kval lane_count; /* column layout: lanes in use */
+  uint32_t *kept;     /* array per kept element, or NULL */
+  uint32_t *acc;      /* array per reduction */
 } cpu_nest;
 
 static lw_kval ci(cpu_nest *cn, int64_t x) { return lw__kb_const_i(&cn->nest.kb, LW_DTYPE_I64, x); }
-static lw_kval c32(cpu_nest *cn, int64_t x) { return lw__kb_const_i(&cn->nest.kb, LW_DTYPE_I32, x); }
-static lw_kval narrow(cpu_nest *cn, lw_kval x) { return lw__kb_cast(&cn->nest.kb, x, LW_DTYPE_I32); }
-static lw_kval op(cpu_nest *cn, lw_fn fn, lw_kval a, lw_kval b) { return lw__kb_fn(&cn->nest.kb, fn, a, b, LW_NONE); }
+static lw_kval c32(cpu_nest *cn, int64_t x) {
+  return lw__kb_const_i(&cn->nest.kb, LW_DTYPE_I32, x);
+}
+static lw_kval narrow(cpu_nest *cn, lw_kval x) {
+  return lw__kb_cast(&cn->nest.kb, x, LW_DTYPE_I32);
+}
+static lw_kval op(cpu_nest *cn, lw_fn fn, lw_kval a, lw_kval b) {
+  return lw__kb_fn(&cn->nest.kb, fn, a, b, LW_NONE);
+}
 
-/* ---- one element of a pass -------------------------------------------------------------------------------------*/
+/* ---- one element of a pass --------------------------------------------------------------------*/
 
 static lw_status accumulate_lane(cpu_nest *cn, uint32_t pass, lw_kval at) {
   const lw_region *region = cn->nest.region;
@@ -33,18 +40,21 @@ static lw_status accumulate_lane(cpu_nest *cn, uint32_t pass, lw_kval at) {
     if (red->stage != pass) continue;
     lw_fn combine = lw__red_info[lw__node(region->ctx->graph, red->node)->attr.reduce.fn].combine;
     lw_kval term = lw__nest_elem(&cn->nest, red->term);
-    lw__kb_lset(kb, cn->acc[i], at, lw__kb_fn(kb, combine, lw__kb_lget(kb, cn->acc[i], at), term, LW_NONE));
+    lw__kb_lset(kb, cn->acc[i], at,
+                lw__kb_fn(kb, combine, lw__kb_lget(kb, cn->acc[i], at), term, LW_NONE));
   }
   for (uint32_t i = 0; i < cn->stages.kept.count && cn->kept; i++)
     if (cn->stages.first[cn->stages.kept.data[i]] == pass)
-      lw__kb_lset(kb, cn->kept[i], cn->nest.whole_at, lw__nest_elem(&cn->nest, cn->stages.kept.data[i]));
+      lw__kb_lset(kb, cn->kept[i], cn->nest.whole_at,
+                  lw__nest_elem(&cn->nest, cn->stages.kept.data[i]));
   return LW_OK;
 }
 
 static lw_status store_outputs(cpu_nest *cn, lw_place_kind kind) {
   const lw_region *region = cn->nest.region;
   for (uint32_t i = 0; i < region->outputs.count; i++)
-    if (region->outputs.data[i].kind == kind) lw__nest_store(&cn->nest, &region->outputs.data[i], LW_NONE);
+    if (region->outputs.data[i].kind == kind)
+      lw__nest_store(&cn->nest, &region->outputs.data[i], LW_NONE);
   return LW_OK;
 }
 
@@ -54,7 +64,7 @@ static bool has_outputs(const cpu_nest *cn, lw_place_kind kind) {
   return false;
 }
 
-/* ---- loops -----------------------------------------------------------------------------------------------------*/
+/* ---- loops ------------------------------------------------------------------------------------*/
 
 /* Columns lo..hi of the current row, one by one or as vector lanes. */
 static lw_status open_columns(cpu_nest *cn, lw_kval lo, lw_kval hi, lw_kloop loop, lw_kval *out_c) {
@@ -64,7 +74,8 @@ static lw_status open_columns(cpu_nest *cn, lw_kval lo, lw_kval hi, lw_kloop loo
 }
 
 static lw_status open_lanes(cpu_nest *cn, lw_kval *out_lane) {
-  *out_lane = lw__kb_for(&cn->nest.kb, LW_DTYPE_I32, c32(cn, 0), cn->lane_count, c32(cn, 1), LW_KLOOP_VECTOR);
+  *out_lane = lw__kb_for(&cn->nest.kb, LW_DTYPE_I32, c32(cn, 0), cn->lane_count, c32(cn, 1),
+                         LW_KLOOP_VECTOR);
   cn->nest.lane_at = *out_lane;
   return lw__nest_bind(&cn->nest, cn->lane, *out_lane);
 }
@@ -99,7 +110,8 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
   lw_kval c;
   LW_TRY(init_accumulators(cn, pass));
   if (whole) {
-    lw_kval base = lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, cn->lanes), LW_KLOOP_SERIAL);
+    lw_kval base =
+        lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, cn->lanes), LW_KLOOP_SERIAL);
     lw_kval lane = lw__kb_for_n(kb, cn->lanes, LW_KLOOP_VECTOR);
     c = op(cn, LW_FN_ADD, base, lw__kb_cast(kb, lane, LW_DTYPE_I64));
     cn->nest.whole_at = narrow(cn, c);
@@ -117,13 +129,16 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
     if (region->reductions.data[i].stage != pass) continue;
     const lw_node *node = lw__node(region->ctx->graph, region->reductions.data[i].node);
     if (cn->lanes > 1) {
-      lw_kval lane = lw__kb_for(kb, LW_DTYPE_I32, c32(cn, 1), c32(cn, cn->lanes), c32(cn, 1), LW_KLOOP_SERIAL);
-      lw_kval sum = lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, cn->acc[i], c32(cn, 0)),
+      lw_kval lane =
+          lw__kb_for(kb, LW_DTYPE_I32, c32(cn, 1), c32(cn, cn->lanes), c32(cn, 1), LW_KLOOP_SERIAL);
+      lw_kval sum = lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine,
+                              lw__kb_lget(kb, cn->acc[i], c32(cn, 0)),
                               lw__kb_lget(kb, cn->acc[i], lane), LW_NONE);
       lw__kb_lset(kb, cn->acc[i], c32(cn, 0), sum);
       close_loop(cn);
     }
-    LW_TRY(lw__nest_leaf(&cn->nest, node->result, lw__kb_lget(kb, cn->acc[i], c32(cn, 0)), LW_NONE));
+    LW_TRY(
+        lw__nest_leaf(&cn->nest, node->result, lw__kb_lget(kb, cn->acc[i], c32(cn, 0)), LW_NONE));
   }
   return LW_OK;
 }
@@ -136,14 +151,17 @@ static lw_status column_pass(cpu_nest *cn, uint32_t pass) {
   if (region->cols > 0) { /* a load would be moved out of a loop that never runs */
     LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
     LW_TRY(open_lanes(cn, &lane));
-    cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
+    cn->nest.whole_at =
+        op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
     LW_TRY(accumulate_lane(cn, pass, lane));
     close_loop(cn);
     close_loop(cn);
   }
   for (uint32_t i = 0; i < region->reductions.count; i++)
     if (region->reductions.data[i].stage == pass)
-      LW_TRY(lw__nest_leaf(&cn->nest, lw__node(region->ctx->graph, region->reductions.data[i].node)->result, LW_NONE, cn->acc[i]));
+      LW_TRY(lw__nest_leaf(&cn->nest,
+                           lw__node(region->ctx->graph, region->reductions.data[i].node)->result,
+                           LW_NONE, cn->acc[i]));
   return LW_OK;
 }
 
@@ -157,16 +175,19 @@ static lw_status publish(cpu_nest *cn, uint32_t pass) {
 
 static lw_status make_arrays(cpu_nest *cn) {
   lw_region *region = cn->nest.region;
-  LW_TRY(lw__arena_alloc(&region->pool.arena, region->reductions.count + 1u, sizeof *cn->acc, &cn->acc));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, region->reductions.count + 1u, sizeof *cn->acc,
+                         &cn->acc));
   int64_t each = region->cols * (cn->across ? cn->lanes : 1);
   if (each == 0 || each * (int64_t)cn->stages.kept.count > kept_elements) return LW_OK;
-  LW_TRY(lw__arena_alloc(&region->pool.arena, cn->stages.kept.count + 1u, sizeof *cn->kept, &cn->kept));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, cn->stages.kept.count + 1u, sizeof *cn->kept,
+                         &cn->kept));
   for (uint32_t i = 0; i < cn->stages.kept.count; i++)
-    cn->kept[i] = lw__kb_local(&cn->nest.kb, lw__stages_kept_type(region, cn->stages.kept.data[i]), (uint32_t)each);
+    cn->kept[i] = lw__kb_local(&cn->nest.kb, lw__stages_kept_type(region, cn->stages.kept.data[i]),
+                               (uint32_t)each);
   return LW_OK;
 }
 
-/* ---- kernels ---------------------------------------------------------------------------------------------------*/
+/* ---- kernels ----------------------------------------------------------------------------------*/
 
 static lw_status row_body(cpu_nest *cn) {
   lw_region *region = cn->nest.region;
@@ -195,7 +216,8 @@ static lw_status column_body(cpu_nest *cn) {
   if (region->cols > 0 && has_outputs(cn, LW_PLACE_FULL)) {
     LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
     LW_TRY(open_lanes(cn, &lane));
-    cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
+    cn->nest.whole_at =
+        op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
     LW_TRY(store_outputs(cn, LW_PLACE_FULL));
     close_loop(cn);
     close_loop(cn);
@@ -216,8 +238,9 @@ static lw_status cpu_kernel(cpu_nest *cn, int64_t *out_grid) {
   if (cn->across) {
     *out_grid = lw__ceil_div(region->rows, cn->lanes);
     LW_TRY(lw__nest_bind(&cn->nest, cn->r, block));
-    cn->lane_count = narrow(cn, op(cn, LW_FN_MIN, ci(cn, cn->lanes),
-                                   op(cn, LW_FN_SUB, limit, op(cn, LW_FN_MUL, block, ci(cn, cn->lanes)))));
+    cn->lane_count =
+        narrow(cn, op(cn, LW_FN_MIN, ci(cn, cn->lanes),
+                      op(cn, LW_FN_SUB, limit, op(cn, LW_FN_MUL, block, ci(cn, cn->lanes)))));
     return column_body(cn);
   }
   int64_t rows_per_block = lw__max_i64(1, block_elements / lw__max_i64(1, region->cols));
@@ -249,10 +272,13 @@ static lw_status place_space(cpu_nest *cn, lw_region *region) {
   return lw__stages_init(&cn->stages, region, cn->c, zero);
 }
 
-static int64_t lanes_across(const lw_reduce_shape *shape) { return shape->rows < column_lanes ? shape->rows : column_lanes; }
+static int64_t lanes_across(const lw_reduce_shape *shape) {
+  return shape->rows < column_lanes ? shape->rows : column_lanes;
+}
 
-static lw_status lower_layout(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                              bool across, const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+static lw_status lower_layout(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                              const lw_reduce_shape *shape, bool across,
+                              const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   cpu_nest cn = {.across = across};
   cn.lanes = cn.across ? lanes_across(shape) : shape->cols >= row_lanes ? row_lanes : 1;
   lw_region region;
@@ -266,12 +292,14 @@ static lw_status lower_layout(lw_region_context *ctx, const lw_node_id *nodes, u
   lw__stages_deinit(&cn.stages);
   lw__region_deinit(&region);
   if (status != LW_OK) return status;
-  return lw__arena_printf(&out->arena, &out->schedule, "%s, %lld lanes, %s", cn.across ? "rows side by side" : "row by row",
-                          (long long)cn.lanes, cn.kept ? "rows kept" : "read again by every pass");
+  return lw__arena_printf(&out->arena, &out->schedule, "%s, %lld lanes, %s",
+                          cn.across ? "rows side by side" : "row by row", (long long)cn.lanes,
+                          cn.kept ? "rows kept" : "read again by every pass");
 }
 
-lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+lw_status lw__lower_reduce_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               const lw_reduce_shape *shape, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) {
   if (shape->columns_strided) {
     /* Rows cut into lanes can make index arithmetic that no longer shows that rows are rows. */
     lw_status status = lower_layout(ctx, nodes, count, shape, true, options, diag, out);

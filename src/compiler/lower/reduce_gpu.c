@@ -1,6 +1,7 @@
-/* reduce_gpu.c: lowers reduction groups for GPUs. Row layout: a team of threads shares a row; every pass walks it in vectors,
- * what later passes need again stays in registers when the row fits. Column layout (and short rows): one thread owns a row
- * and neighbouring threads own neighbouring rows. */
+/* reduce_gpu.c: lowers reduction groups for GPUs. Row layout: a team of threads shares a row; every
+ * pass walks it in vectors, what later passes need again stays in registers when the row fits.
+ * Column layout (and short rows): one thread owns a row and neighbouring threads own neighbouring
+ * rows. */
 #include <string.h>
 
 #include "compiler/lower/reduce.h"
@@ -8,38 +9,38 @@
 
 enum {
   column_threads = 128,
-  vectors_per_thread = 8,   /* aim: enough loads in flight, few enough registers */
+  vectors_per_thread = 8, /* aim: enough loads in flight, few enough registers */
   register_budget = 64 * 1024,
-  spare_registers = 40,     /* what a kernel needs besides kept rows */
+  spare_registers = 40, /* what a kernel needs besides kept rows */
   max_unrolled = 64,
-  least_split = 8192,       /* columns: shorter rows are not cut */
-  least_serial = 64,        /* column layout: columns per piece */
+  least_split = 8192, /* columns: shorter rows are not cut */
+  least_serial = 64,  /* column layout: columns per piece */
   most_pieces = 256,
 };
 
 typedef struct rows_plan {
-  int64_t lanes, vectors;   /* a row is |vectors| vectors of |lanes| elements */
-  uint32_t team;            /* threads per row */
+  int64_t lanes, vectors; /* a row is |vectors| vectors of |lanes| elements */
+  uint32_t team;          /* threads per row */
   uint32_t rows_per_block, threads;
-  int64_t chunks;           /* vectors per thread, rounded up */
+  int64_t chunks; /* vectors per thread, rounded up */
   bool exact_columns, exact_rows;
-  bool keep;                /* rows stay in registers */
-  int64_t pieces;           /* blocks that share a row (or, in column layout, a set of rows); 1: no split */
-  int64_t piece_vectors;    /* vectors per piece */
+  bool keep;      /* rows stay in registers */
+  int64_t pieces; /* blocks that share a row (or, in column layout, a set of rows); 1: no split */
+  int64_t piece_vectors; /* vectors per piece */
 } rows_plan;
 
 typedef struct rows_nest {
   lw_nest nest;
   const rows_plan *plan;
   lw_stages stages;
-  lw_ix cv, j;              /* column = cv * lanes + j */
-  lw_kval lane;             /* thread's number in its team */
-  lw_kval row_ok;           /* LW_NONE: always */
-  lw_kval row;              /* i64 */
-  lw_kval piece;            /* i64, LW_NONE when rows are whole */
+  lw_ix cv, j;    /* column = cv * lanes + j */
+  lw_kval lane;   /* thread's number in its team */
+  lw_kval row_ok; /* LW_NONE: always */
+  lw_kval row;    /* i64 */
+  lw_kval piece;  /* i64, LW_NONE when rows are whole */
 } rows_nest;
 
-/* ---- choosing --------------------------------------------------------------------------------------------------*/
+/* ---- choosing ---------------------------------------------------------------------------------*/
 
 static uint32_t pow2_at_least(int64_t x) {
   uint32_t p = 1;
@@ -53,7 +54,8 @@ static void choose_team(rows_plan *plan, const lw_region *region) {
   plan->team = pow2_at_least(wanted);
   if (plan->team < narrowest) plan->team = narrowest;
   plan->rows_per_block = plan->team < 128 ? 128 / plan->team : 1;
-  while (plan->rows_per_block > 1 && plan->rows_per_block / 2 >= region->rows) plan->rows_per_block /= 2;
+  while (plan->rows_per_block > 1 && plan->rows_per_block / 2 >= region->rows)
+    plan->rows_per_block /= 2;
   plan->threads = plan->team * plan->rows_per_block;
   if (plan->threads < 32) { /* whole warps, always */
     plan->rows_per_block = 32 / plan->team;
@@ -64,17 +66,20 @@ static void choose_team(rows_plan *plan, const lw_region *region) {
   plan->exact_rows = region->rows % plan->rows_per_block == 0;
 }
 
-/* Kept rows must fit beside everything else; loads of one pass count too because they are in flight together. */
-static bool fits_registers(const rows_plan *plan, const lw_region *region, const lw_stages *stages) {
+/* Kept rows must fit beside everything else; loads of one pass count too because they are in flight
+ * together. */
+static bool fits_registers(const rows_plan *plan, const lw_region *region,
+                           const lw_stages *stages) {
   double words = 0;
   for (uint32_t i = 0; i < stages->kept.count; i++)
-    words += (double)(plan->chunks * plan->lanes) * (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) / 4;
+    words += (double)(plan->chunks * plan->lanes) *
+             (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) / 4;
   double limit = (double)register_budget / plan->threads - spare_registers;
   if (limit > 255 - spare_registers) limit = 255 - spare_registers;
   return plan->chunks > 0 && plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
 }
 
-/* ---- passes over the row ---------------------------------------------------------------------------------------*/
+/* ---- passes over the row ----------------------------------------------------------------------*/
 
 static lw_kval both(lw_kbuilder *kb, lw_kval a, lw_kval b) {
   if (a == LW_NONE) return b;
@@ -86,26 +91,32 @@ static lw_status bind_chunk(rows_nest *rn, lw_kval k, lw_kval *out_pred) {
   lw_kbuilder *kb = &rn->nest.kb;
   lw_kval cv = rn->lane;
   if (k != LW_NONE)
-    cv = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->team), LW_NONE),
-                   rn->lane, LW_NONE);
+    cv = lw__kb_fn(
+        kb, LW_FN_ADD,
+        lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->team), LW_NONE),
+        rn->lane, LW_NONE);
   *out_pred = rn->row_ok;
   lw_kval end = lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->vectors);
   if (rn->piece != LW_NONE) {
     lw_kval length = lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->piece_vectors);
-    lw_kval begin = lw__kb_fn(kb, LW_FN_MUL, lw__kb_cast(kb, rn->piece, LW_DTYPE_I32), length, LW_NONE);
+    lw_kval begin =
+        lw__kb_fn(kb, LW_FN_MUL, lw__kb_cast(kb, rn->piece, LW_DTYPE_I32), length, LW_NONE);
     cv = lw__kb_fn(kb, LW_FN_ADD, cv, begin, LW_NONE);
     end = lw__kb_fn(kb, LW_FN_MIN, end, lw__kb_fn(kb, LW_FN_ADD, begin, length, LW_NONE), LW_NONE);
   }
-  if (!rn->plan->exact_columns) *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, end, LW_NONE));
+  if (!rn->plan->exact_columns)
+    *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, end, LW_NONE));
   LW_TRY(lw__nest_bind(&rn->nest, rn->cv, cv));
   return lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
 }
 
 static lw_status roots_of_pass(const lw_region *region, uint32_t pass, lw_vec_elem *out) {
   for (uint32_t i = 0; i < region->reductions.count; i++)
-    if (region->reductions.data[i].stage == pass) LW_TRY(lw_vec_push(out, region->reductions.data[i].term));
+    if (region->reductions.data[i].stage == pass)
+      LW_TRY(lw_vec_push(out, region->reductions.data[i].term));
   for (uint32_t i = 0; pass == region->stage_count && i < region->outputs.count; i++)
-    if (region->outputs.data[i].kind == LW_PLACE_FULL) LW_TRY(lw_vec_push(out, region->outputs.data[i].elem));
+    if (region->outputs.data[i].kind == LW_PLACE_FULL)
+      LW_TRY(lw_vec_push(out, region->outputs.data[i].elem));
   return LW_OK;
 }
 
@@ -115,11 +126,14 @@ static lw_status vector_loads(rows_nest *rn, uint32_t pass, lw_vec_elem *out) {
   lw_vec_elem roots = {0}, loads = {0};
   uint8_t *seen;
   LW_TRY(lw__arena_alloc(&region->pool.arena, region->pool.nodes.count + 1u, 1, &seen));
-  for (uint32_t i = 0; i < rn->nest.kept.count; i++) seen[rn->nest.kept.data[i].elem] = 1; /* below a kept element nothing is read */
+  for (uint32_t i = 0; i < rn->nest.kept.count; i++)
+    seen[rn->nest.kept.data[i].elem] = 1; /* below a kept element nothing is read */
   lw_status status = roots_of_pass(region, pass, &roots);
-  for (uint32_t i = 0; i < roots.count && status == LW_OK; i++) status = lw__nest_loads(&region->pool, roots.data[i], seen, &loads);
+  for (uint32_t i = 0; i < roots.count && status == LW_OK; i++)
+    status = lw__nest_loads(&region->pool, roots.data[i], seen, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK; i++)
-    if (lw__nest_is_vector(&region->pool, loads.data[i], rn->j, rn->plan->lanes)) status = lw_vec_push(out, loads.data[i]);
+    if (lw__nest_is_vector(&region->pool, loads.data[i], rn->j, rn->plan->lanes))
+      status = lw_vec_push(out, loads.data[i]);
   lw_vec_free(&roots);
   lw_vec_free(&loads);
   return status;
@@ -137,9 +151,11 @@ static lw_status load_row(rows_nest *rn, const lw_vec_elem *loads) {
   }
   lw_kval k = lw__kb_for_n(kb, rn->plan->chunks, LW_KLOOP_UNROLL), pred;
   LW_TRY(bind_chunk(rn, k, &pred));
-  lw_kval at = lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->lanes), LW_NONE);
+  lw_kval at =
+      lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->lanes), LW_NONE);
   for (uint32_t i = 0; i < loads->count; i++)
-    lw__nest_loadv(&rn->nest, loads->data[i], rn->nest.kept.data[first + i].array, at, pred, rn->plan->lanes);
+    lw__nest_loadv(&rn->nest, loads->data[i], rn->nest.kept.data[first + i].array, at, pred,
+                   rn->plan->lanes);
   lw__kb_end(kb);
   lw__nest_forget(&rn->nest);
   return LW_OK;
@@ -160,7 +176,9 @@ static lw_status accumulate(rows_nest *rn, uint32_t pass, const uint32_t *acc) {
     if (red->stage != pass) continue;
     lw_red fn = lw__node(region->ctx->graph, red->node)->attr.reduce.fn;
     lw_kval term = lw__nest_elem(&rn->nest, red->term);
-    lw__kb_lset(kb, acc[i], LW_NONE, lw__kb_fn(kb, lw__red_info[fn].combine, lw__kb_lget(kb, acc[i], LW_NONE), term, LW_NONE));
+    lw__kb_lset(
+        kb, acc[i], LW_NONE,
+        lw__kb_fn(kb, lw__red_info[fn].combine, lw__kb_lget(kb, acc[i], LW_NONE), term, LW_NONE));
   }
   return LW_OK;
 }
@@ -178,8 +196,11 @@ static lw_status store_lanes(rows_nest *rn, const uint32_t *vectors) {
   const lw_region *region = rn->nest.region;
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     if (region->outputs.data[i].kind != LW_PLACE_FULL) continue;
-    if (vectors[i] == LW_NONE) lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
-    else lw__kb_lset(&rn->nest.kb, vectors[i], rn->nest.lane_at, lw__nest_elem(&rn->nest, region->outputs.data[i].elem));
+    if (vectors[i] == LW_NONE)
+      lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
+    else
+      lw__kb_lset(&rn->nest.kb, vectors[i], rn->nest.lane_at,
+                  lw__nest_elem(&rn->nest, region->outputs.data[i].elem));
   }
   return LW_OK;
 }
@@ -189,13 +210,16 @@ static void store_vectors(rows_nest *rn, const uint32_t *vectors) {
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     if (vectors[i] == LW_NONE) continue;
     const lw_region_output *out = &region->outputs.data[i];
-    lw__kb_storev(&rn->nest.kb, lw__nest_buffer(&rn->nest, out->value, true), LW_NONE, lw__nest_ix(&rn->nest, out->offset),
-                  LW_NONE, vectors[i], LW_NONE, (uint32_t)rn->plan->lanes);
+    lw__kb_storev(&rn->nest.kb, lw__nest_buffer(&rn->nest, out->value, true), LW_NONE,
+                  lw__nest_ix(&rn->nest, out->offset), LW_NONE, vectors[i], LW_NONE,
+                  (uint32_t)rn->plan->lanes);
   }
 }
 
-/* One pass: a loop over this thread's vectors, a loop over lanes, and what happens to each element. */
-static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept, const uint32_t *vectors) {
+/* One pass: a loop over this thread's vectors, a loop over lanes, and what happens to each element.
+ */
+static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept,
+                          const uint32_t *vectors) {
   lw_kbuilder *kb = &rn->nest.kb;
   const rows_plan *plan = rn->plan;
   if (plan->chunks == 0) return LW_OK; /* a load would be moved out of a loop that never runs */
@@ -203,27 +227,34 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
   uint32_t *locals = NULL;
   uint32_t mark = rn->nest.kept.count;
   lw_status status = vector_loads(rn, pass, &loads);
-  if (status == LW_OK) status = lw__arena_alloc(&rn->nest.region->pool.arena, loads.count + 1u, sizeof *locals, &locals);
+  if (status == LW_OK)
+    status =
+        lw__arena_alloc(&rn->nest.region->pool.arena, loads.count + 1u, sizeof *locals, &locals);
   if (status == LW_OK && plan->keep) status = load_row(rn, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK && !plan->keep; i++) {
-    locals[i] = lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
+    locals[i] =
+        lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
     status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], LW_HOME_LANE);
   }
   if (status == LW_OK) {
-    lw_kval k = lw__kb_for_n(kb, plan->chunks, plan->keep ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), pred;
+    lw_kval k = lw__kb_for_n(kb, plan->chunks, plan->keep ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL),
+            pred;
     status = bind_chunk(rn, k, &pred);
     if (pred != LW_NONE) lw__kb_if(kb, pred);
     if (status == LW_OK && !plan->keep) status = load_chunk(rn, &loads, locals);
     lw_kval lane = lw__kb_for_n(kb, plan->lanes, LW_KLOOP_UNROLL);
     if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lane);
     rn->nest.lane_at = lane;
-    rn->nest.whole_at = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), LW_NONE),
-                                  lane, LW_NONE);
+    rn->nest.whole_at = lw__kb_fn(
+        kb, LW_FN_ADD,
+        lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), LW_NONE), lane,
+        LW_NONE);
     if (status == LW_OK && acc) status = accumulate(rn, pass, acc);
     if (status == LW_OK && kept) keep_computed(rn, pass, kept);
     if (status == LW_OK && vectors) status = store_lanes(rn, vectors);
     lw__kb_end(kb);
-    if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
+    if (status == LW_OK)
+      status = lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
     if (status == LW_OK && vectors) store_vectors(rn, vectors);
     if (pred != LW_NONE) lw__kb_end(kb);
     lw__kb_end(kb);
@@ -234,7 +265,7 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
   return status;
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------------------------*/
+/* ---- the kernel -------------------------------------------------------------------------------*/
 
 static const lw_node *reduce_node(const rows_nest *rn, uint32_t i) {
   return lw__node(rn->nest.region->ctx->graph, rn->nest.region->reductions.data[i].node);
@@ -243,7 +274,8 @@ static const lw_node *reduce_node(const rows_nest *rn, uint32_t i) {
 static uint32_t make_accumulator(rows_nest *rn, const lw_node *node) {
   lw_dtype carry = lw__carry_type(lw__value(rn->nest.pool->graph, node->result)->dtype);
   uint32_t acc = lw__kb_local(&rn->nest.kb, carry, 1);
-  lw__kb_lset(&rn->nest.kb, acc, LW_NONE, lw__nest_identity(&rn->nest, node->attr.reduce.fn, carry));
+  lw__kb_lset(&rn->nest.kb, acc, LW_NONE,
+              lw__nest_identity(&rn->nest, node->attr.reduce.fn, carry));
   return acc;
 }
 
@@ -253,36 +285,44 @@ static lw_kval team_total(rows_nest *rn, const lw_node *node, uint32_t acc) {
   lw_kval total = lw__kb_lget(kb, acc, LW_NONE);
   if (rn->plan->team == 1) return total;
   uint32_t scratch = LW_NONE;
-  if (rn->plan->team > 32) scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
+  if (rn->plan->team > 32)
+    scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
   return lw__kb_reduce(kb, node->attr.reduce.fn, total, rn->plan->team, scratch);
 }
 
-/* Every reduction of a stage over this thread's part of the row; results in |out_total| per reduction. */
-static lw_status accumulate_stage(rows_nest *rn, uint32_t pass, const uint32_t *kept, lw_kval *out_total) {
+/* Every reduction of a stage over this thread's part of the row; results in |out_total| per
+ * reduction. */
+static lw_status accumulate_stage(rows_nest *rn, uint32_t pass, const uint32_t *kept,
+                                  lw_kval *out_total) {
   const lw_region *region = rn->nest.region;
   uint32_t *acc;
-  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *acc, &acc));
+  LW_TRY(
+      lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *acc, &acc));
   for (uint32_t i = 0; i < region->reductions.count; i++)
     if (region->reductions.data[i].stage == pass) acc[i] = make_accumulator(rn, reduce_node(rn, i));
   LW_TRY(walk_row(rn, pass, acc, kept, NULL));
   for (uint32_t i = 0; i < region->reductions.count; i++)
-    if (region->reductions.data[i].stage == pass) out_total[i] = team_total(rn, reduce_node(rn, i), acc[i]);
+    if (region->reductions.data[i].stage == pass)
+      out_total[i] = team_total(rn, reduce_node(rn, i), acc[i]);
   return LW_OK;
 }
 
 static lw_status reduce_pass(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
   const lw_region *region = rn->nest.region;
   lw_kval *total;
-  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total, &total));
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total,
+                         &total));
   LW_TRY(accumulate_stage(rn, pass, kept, total));
   for (uint32_t i = 0; i < region->reductions.count; i++)
-    if (region->reductions.data[i].stage == pass) LW_TRY(lw__nest_leaf(&rn->nest, reduce_node(rn, i)->result, total[i], LW_NONE));
+    if (region->reductions.data[i].stage == pass)
+      LW_TRY(lw__nest_leaf(&rn->nest, reduce_node(rn, i)->result, total[i], LW_NONE));
   return LW_OK;
 }
 
 /* Arrays for elements that are computed (not loaded as vectors) and needed again. */
 static lw_status make_kept(rows_nest *rn, uint32_t **out) {
-  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, rn->stages.kept.count + 1u, sizeof **out, out));
+  LW_TRY(
+      lw__arena_alloc(&rn->nest.region->pool.arena, rn->stages.kept.count + 1u, sizeof **out, out));
   for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
     lw_elem e = rn->stages.kept.data[i];
     bool vector = lw__nest_is_vector(rn->nest.pool, e, rn->j, rn->plan->lanes);
@@ -305,15 +345,20 @@ static lw_status store_rows(rows_nest *rn) {
   lw_kbuilder *kb = &rn->nest.kb;
   const lw_region *region = rn->nest.region;
   bool any = false;
-  for (uint32_t i = 0; i < region->outputs.count; i++) any |= region->outputs.data[i].kind == LW_PLACE_ROW;
+  for (uint32_t i = 0; i < region->outputs.count; i++)
+    any |= region->outputs.data[i].kind == LW_PLACE_ROW;
   if (!any) return LW_OK;
-  lw_kval first = rn->plan->team == 1 ? LW_NONE : lw__kb_fn(kb, LW_FN_EQ, rn->lane, lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
+  lw_kval first = rn->plan->team == 1 ? LW_NONE
+                                      : lw__kb_fn(kb, LW_FN_EQ, rn->lane,
+                                                  lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
   lw_kval pred = both(kb, first, rn->row_ok);
   if (rn->piece != LW_NONE)
-    pred = both(kb, pred, lw__kb_fn(kb, LW_FN_EQ, rn->piece, lw__kb_const_i(kb, LW_DTYPE_I64, 0), LW_NONE));
+    pred = both(kb, pred,
+                lw__kb_fn(kb, LW_FN_EQ, rn->piece, lw__kb_const_i(kb, LW_DTYPE_I64, 0), LW_NONE));
   if (pred != LW_NONE) lw__kb_if(kb, pred);
   for (uint32_t i = 0; i < region->outputs.count; i++)
-    if (region->outputs.data[i].kind == LW_PLACE_ROW) lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
+    if (region->outputs.data[i].kind == LW_PLACE_ROW)
+      lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
   if (pred != LW_NONE) lw__kb_end(kb);
   lw__nest_forget(&rn->nest);
   return LW_OK;
@@ -323,19 +368,22 @@ static lw_status store_full(rows_nest *rn) {
   const lw_region *region = rn->nest.region;
   uint32_t *vectors;
   bool any = false;
-  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->outputs.count + 1u, sizeof *vectors, &vectors));
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->outputs.count + 1u, sizeof *vectors,
+                         &vectors));
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     const lw_region_output *out = &region->outputs.data[i];
     vectors[i] = LW_NONE;
     if (out->kind != LW_PLACE_FULL) continue;
     any = true;
     if (lw__nest_is_contiguous(&rn->nest.pool->ix, out->offset, rn->j, rn->plan->lanes))
-      vectors[i] = lw__kb_local(&rn->nest.kb, lw__value(region->ctx->graph, out->value)->dtype, (uint32_t)rn->plan->lanes);
+      vectors[i] = lw__kb_local(&rn->nest.kb, lw__value(region->ctx->graph, out->value)->dtype,
+                                (uint32_t)rn->plan->lanes);
   }
   return any ? walk_row(rn, region->stage_count, NULL, NULL, vectors) : LW_OK;
 }
 
-/* Row, piece and lane of this thread. What rows past the end do hangs on a predicate that is false. */
+/* Row, piece and lane of this thread. What rows past the end do hangs on a predicate that is false.
+ */
 static lw_status open_rows(rows_nest *rn, lw_ix r) {
   lw_kbuilder *kb = &rn->nest.kb;
   const rows_plan *plan = rn->plan;
@@ -351,21 +399,25 @@ static lw_status open_rows(rows_nest *rn, lw_ix r) {
   rn->lane = plan->rows_per_block == 1 ? thread : lw__kb_fn(kb, LW_FN_REM, thread, team, LW_NONE);
   rn->row_ok = LW_NONE;
   if (plan->rows_per_block > 1) {
-    row = lw__kb_fn(kb, LW_FN_MUL, row, lw__kb_const_i(kb, LW_DTYPE_I64, plan->rows_per_block), LW_NONE);
-    row = lw__kb_fn(kb, LW_FN_ADD, row, lw__kb_cast(kb, lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE), LW_DTYPE_I64), LW_NONE);
+    row = lw__kb_fn(kb, LW_FN_MUL, row, lw__kb_const_i(kb, LW_DTYPE_I64, plan->rows_per_block),
+                    LW_NONE);
+    row = lw__kb_fn(kb, LW_FN_ADD, row,
+                    lw__kb_cast(kb, lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE), LW_DTYPE_I64),
+                    LW_NONE);
   }
   if (!plan->exact_rows) rn->row_ok = lw__kb_fn(kb, LW_FN_LT, row, limit, LW_NONE);
   rn->row = row;
   return lw__nest_bind(&rn->nest, r, row);
 }
 
-static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows_plan *plan, const lw_lower_options *options,
-                             lw_diag *diag, lw_lowered *out) {
+static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows_plan *plan,
+                             const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   rows_nest rn = {.plan = plan, .cv = cv, .j = j};
   uint32_t *kept = NULL;
   lw_status status = lw__stages_init(&rn.stages, region, cv, j);
   if (status == LW_OK) plan->keep = fits_registers(plan, region, &rn.stages);
-  if (status == LW_OK) status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
+  if (status == LW_OK)
+    status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
   if (status == LW_OK) status = open_rows(&rn, r);
   if (status == LW_OK && plan->keep) status = make_kept(&rn, &kept);
   for (uint32_t s = 0; s < region->stage_count && status == LW_OK; s++) {
@@ -375,34 +427,40 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
   if (status == LW_OK) status = store_full(&rn);
   if (status == LW_OK) status = store_rows(&rn);
   if (status == LW_OK)
-    status = lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block), &region->rows, 1, diag);
+    status = lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block),
+                             &region->rows, 1, diag);
   lw__nest_deinit(&rn.nest);
   lw__stages_deinit(&rn.stages);
   return status;
 }
 
-/* ---- split -----------------------------------------------------------------------------------------------------*/
+/* ---- split ------------------------------------------------------------------------------------*/
 
-/* Partial result of reduction |i| of this row's piece |piece|: column layout keeps neighbouring rows together. */
+/* Partial result of reduction |i| of this row's piece |piece|: column layout keeps neighbouring
+ * rows together. */
 static lw_kval partial_at(rows_nest *rn, lw_kval piece) {
   lw_kbuilder *kb = &rn->nest.kb;
   lw_kval stride = rn->plan->team == 1 ? lw__kb_const_i(kb, LW_DTYPE_I64, rn->nest.region->rows)
                                        : lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces);
-  lw_kval major = rn->plan->team == 1 ? piece : rn->row, minor = rn->plan->team == 1 ? rn->row : piece;
+  lw_kval major = rn->plan->team == 1 ? piece : rn->row,
+          minor = rn->plan->team == 1 ? rn->row : piece;
   return lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, major, stride, LW_NONE), minor, LW_NONE);
 }
 
-/* The whole row's value of an earlier stage's reduction, from the pieces' partial results: always in the same order. */
+/* The whole row's value of an earlier stage's reduction, from the pieces' partial results: always
+ * in the same order. */
 static lw_status combine_partials(rows_nest *rn, uint32_t i, uint32_t buffer) {
   lw_kbuilder *kb = &rn->nest.kb;
   const lw_node *node = reduce_node(rn, i);
   uint32_t acc = make_accumulator(rn, node);
   if (rn->row_ok != LW_NONE) lw__kb_if(kb, rn->row_ok);
-  lw_kval p = lw__kb_for(kb, LW_DTYPE_I64, lw__kb_cast(kb, rn->lane, LW_DTYPE_I64), lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces),
+  lw_kval p = lw__kb_for(kb, LW_DTYPE_I64, lw__kb_cast(kb, rn->lane, LW_DTYPE_I64),
+                         lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces),
                          lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->team), LW_KLOOP_SERIAL);
   lw_kval partial = lw__kb_load(kb, buffer, LW_NONE, partial_at(rn, p), LW_NONE);
   lw__kb_lset(kb, acc, LW_NONE,
-              lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, acc, LW_NONE), partial, LW_NONE));
+              lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine,
+                        lw__kb_lget(kb, acc, LW_NONE), partial, LW_NONE));
   lw__kb_end(kb);
   if (rn->row_ok != LW_NONE) lw__kb_end(kb);
   return lw__nest_leaf(&rn->nest, node->result, team_total(rn, node, acc), LW_NONE);
@@ -412,9 +470,12 @@ static lw_status store_partials(rows_nest *rn, uint32_t stage, lw_lowered *out) 
   lw_kbuilder *kb = &rn->nest.kb;
   const lw_region *region = rn->nest.region;
   lw_kval *total;
-  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total, &total));
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, region->reductions.count, sizeof *total,
+                         &total));
   LW_TRY(accumulate_stage(rn, stage, NULL, total));
-  lw_kval first = rn->plan->team == 1 ? LW_NONE : lw__kb_fn(kb, LW_FN_EQ, rn->lane, lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
+  lw_kval first = rn->plan->team == 1 ? LW_NONE
+                                      : lw__kb_fn(kb, LW_FN_EQ, rn->lane,
+                                                  lw__kb_const_i(kb, LW_DTYPE_I32, 0), LW_NONE);
   lw_kval pred = both(kb, first, rn->row_ok);
   for (uint32_t i = 0; i < region->reductions.count; i++) {
     if (region->reductions.data[i].stage != stage) continue;
@@ -424,31 +485,37 @@ static lw_status store_partials(rows_nest *rn, uint32_t stage, lw_lowered *out) 
   return LW_OK;
 }
 
-/* Launch |stage|: finish the earlier stages' reductions, then reduce this stage's, or (the last launch) store the outputs. */
-static lw_status split_launch(lw_region *region, const lw_ix *vars, const rows_plan *plan, uint32_t stage,
-                              const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+/* Launch |stage|: finish the earlier stages' reductions, then reduce this stage's, or (the last
+ * launch) store the outputs. */
+static lw_status split_launch(lw_region *region, const lw_ix *vars, const rows_plan *plan,
+                              uint32_t stage, const lw_lower_options *options, lw_diag *diag,
+                              lw_lowered *out) {
   rows_nest rn = {.plan = plan, .cv = vars[1], .j = vars[2]};
   lw_status status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_SPLIT, plan->threads);
   if (status == LW_OK) status = open_rows(&rn, vars[0]);
   for (uint32_t i = 0; i < region->reductions.count && status == LW_OK; i++) {
     if (region->reductions.data[i].stage >= stage) continue;
-    lw_dtype carry = lw__carry_type(lw__value(region->ctx->graph, reduce_node(&rn, i)->result)->dtype);
+    lw_dtype carry =
+        lw__carry_type(lw__value(region->ctx->graph, reduce_node(&rn, i)->result)->dtype);
     status = combine_partials(&rn, i, lw__nest_scratch(&rn.nest, out, i, carry, false));
   }
   if (status == LW_OK && stage < region->stage_count) status = store_partials(&rn, stage, out);
   if (status == LW_OK && stage == region->stage_count) status = store_full(&rn);
   if (status == LW_OK && stage == region->stage_count) status = store_rows(&rn);
   if (status == LW_OK)
-    status = lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block) * plan->pieces, &region->rows, 1, diag);
+    status =
+        lw__nest_finish(&rn.nest, lw__ceil_div(region->rows, plan->rows_per_block) * plan->pieces,
+                        &region->rows, 1, diag);
   lw__nest_deinit(&rn.nest);
   return status;
 }
 
-static lw_status split_kernels(lw_region *region, const lw_ix *vars, const rows_plan *plan, const lw_lower_options *options,
-                               lw_diag *diag, lw_lowered *out) {
+static lw_status split_kernels(lw_region *region, const lw_ix *vars, const rows_plan *plan,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   for (uint32_t i = 0; i < region->reductions.count; i++) {
     const lw_node *node = lw__node(region->ctx->graph, region->reductions.data[i].node);
-    size_t size = lw_dtype_size_bytes(lw__carry_type(lw__value(region->ctx->graph, node->result)->dtype));
+    size_t size =
+        lw_dtype_size_bytes(lw__carry_type(lw__value(region->ctx->graph, node->result)->dtype));
     LW_TRY(lw_vec_push(&out->scratch_bytes, (uint64_t)(region->rows * plan->pieces) * size));
   }
   for (uint32_t stage = 0; stage <= region->stage_count; stage++)
@@ -456,11 +523,13 @@ static lw_status split_kernels(lw_region *region, const lw_ix *vars, const rows_
   return LW_OK;
 }
 
-/* ---- entry -----------------------------------------------------------------------------------------------------*/
+/* ---- entry ------------------------------------------------------------------------------------*/
 
 /* Too few blocks for the device, and rows long enough to be worth cutting. */
-static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape, const lw_lower_options *options) {
-  int64_t blocks = lw__ceil_div(shape->rows, plan->rows_per_block), wanted = 2 * (int64_t)options->profile->sm_count;
+static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape,
+                          const lw_lower_options *options) {
+  int64_t blocks = lw__ceil_div(shape->rows, plan->rows_per_block),
+          wanted = 2 * (int64_t)options->profile->sm_count;
   int64_t most = plan->vectors / (plan->team == 1 ? least_serial : (int64_t)plan->team);
   plan->pieces = 1;
   if (shape->cols < least_split || blocks * 2 > options->profile->sm_count || most < 2) return;
@@ -471,8 +540,9 @@ static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape, const l
   plan->exact_columns = false;
 }
 
-static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, rows_plan *plan,
-                            const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                            rows_plan *plan, const lw_lower_options *options, lw_diag *diag,
+                            lw_lowered *out) {
   lw_region region;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) {
@@ -481,27 +551,33 @@ static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uin
     lw_ix j = lw__region_var(&region, plan->lanes), vars[3] = {r, cv, j};
     lw_ix space[2] = {r, lw__ix_add(ix, lw__ix_affine(ix, cv, plan->lanes, 0), j)};
     status = lw__region_place(&region, space);
-    if (status == LW_OK && plan->pieces > 1) status = split_kernels(&region, vars, plan, options, diag, out);
-    else if (status == LW_OK) status = rows_kernel(&region, r, cv, j, plan, options, diag, out);
+    if (status == LW_OK && plan->pieces > 1)
+      status = split_kernels(&region, vars, plan, options, diag, out);
+    else if (status == LW_OK)
+      status = rows_kernel(&region, r, cv, j, plan, options, diag, out);
   }
   lw__region_deinit(&region);
   if (status != LW_OK) return status;
   if (plan->pieces > 1)
-    return lw__arena_printf(&out->arena, &out->schedule, "rows cut into %lld pieces, one launch per dependent reduction",
+    return lw__arena_printf(&out->arena, &out->schedule,
+                            "rows cut into %lld pieces, one launch per dependent reduction",
                             (long long)plan->pieces);
-  return lw__arena_printf(&out->arena, &out->schedule, "rows of %u threads, %lld wide, %s", plan->team, (long long)plan->lanes,
+  return lw__arena_printf(&out->arena, &out->schedule, "rows of %u threads, %lld wide, %s",
+                          plan->team, (long long)plan->lanes,
                           plan->keep ? "kept in registers" : "read again by every pass");
 }
 
-static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                             int64_t lanes, const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                             const lw_reduce_shape *shape, int64_t lanes,
+                             const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   rows_plan plan = {.lanes = lanes, .vectors = shape->cols / lanes};
   lw_region sizes = {.rows = shape->rows, .cols = shape->cols};
   if (!shape->columns_strided) {
     choose_team(&plan, &sizes);
   } else {
     plan.team = 1;
-    plan.threads = plan.rows_per_block = shape->rows < column_threads ? (uint32_t)lw__round_up(shape->rows, 32) : column_threads;
+    plan.threads = plan.rows_per_block =
+        shape->rows < column_threads ? (uint32_t)lw__round_up(shape->rows, 32) : column_threads;
     plan.chunks = plan.vectors;
     plan.exact_columns = true;
     plan.exact_rows = shape->rows % plan.rows_per_block == 0;
@@ -510,8 +586,9 @@ static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, ui
   return lower_rows(ctx, nodes, count, &plan, options, diag, out);
 }
 
-lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_reduce_shape *shape,
-                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+lw_status lw__lower_reduce_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               const lw_reduce_shape *shape, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) {
   if (!shape->columns_strided && shape->lanes > 1) {
     /* Columns cut into lanes can make index arithmetic that no longer shows that rows are rows. */
     lw_status status = lower_lanes(ctx, nodes, count, shape, shape->lanes, options, diag, out);

@@ -25,9 +25,11 @@ static void mark_columns(lw_stages *stages, const lw_elem_pool *pool, lw_ix v0, 
 
 static lw_status keep(lw_stages *stages, const lw_elem_pool *pool, lw_elem e) {
   const lw_elem_node *n = lw__elem_node(pool, e);
-  if (n->kind == LW_ELEM_CONST || n->kind == LW_ELEM_INDEX || n->kind == LW_ELEM_GUARD) return LW_OK;
+  if (n->kind == LW_ELEM_CONST || n->kind == LW_ELEM_INDEX || n->kind == LW_ELEM_GUARD)
+    return LW_OK;
   /* A cast is free to repeat, and what it casts from is narrower as a rule. */
-  if (n->kind == LW_ELEM_MAP && n->fn == LW_FN_CAST && stages->column[n->arg[0]]) return keep(stages, pool, n->arg[0]);
+  if (n->kind == LW_ELEM_MAP && n->fn == LW_FN_CAST && stages->column[n->arg[0]])
+    return keep(stages, pool, n->arg[0]);
   if (stages->keep[e]) return LW_OK;
   stages->keep[e] = 1;
   return lw_vec_push(&stages->kept, e);
@@ -57,7 +59,8 @@ lw_status lw__stages_init(lw_stages *stages, lw_region *region, lw_ix v0, lw_ix 
   mark_columns(stages, pool, v0, v1);
   for (uint32_t s = 0; s < region->stage_count; s++)
     for (uint32_t i = 0; i < region->reductions.count; i++)
-      if (region->reductions.data[i].stage == s) LW_TRY(visit(stages, pool, region->reductions.data[i].term, s));
+      if (region->reductions.data[i].stage == s)
+        LW_TRY(visit(stages, pool, region->reductions.data[i].term, s));
   for (uint32_t i = 0; i < region->outputs.count; i++)
     LW_TRY(visit(stages, pool, region->outputs.data[i].elem, region->stage_count));
   return LW_OK;

@@ -9,15 +9,16 @@ typedef struct assembler {
   const lw_assemble_input *in;
   lw_plan *plan;
   lw_diag *diag;
-  uint32_t *buffer_of;   /* per value */
-  uint8_t *is_constant;  /* per value: known once the weights are */
+  uint32_t *buffer_of;  /* per value */
+  uint8_t *is_constant; /* per value: known once the weights are */
   uint64_t weight_end;
 } assembler;
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------*/
+/* ---- buffers ----------------------------------------------------------------------------------*/
 
 static uint64_t value_bytes(const lw_graph *g, lw_value_id v) {
-  return (uint64_t)lw__shape_numel(&lw__value(g, v)->shape) * lw_dtype_size_bytes(lw__value(g, v)->dtype);
+  return (uint64_t)lw__shape_numel(&lw__value(g, v)->shape) *
+         lw_dtype_size_bytes(lw__value(g, v)->dtype);
 }
 
 static lw_status add_buffer(assembler *a, lw_plan_buffer buffer, uint32_t *out) {
@@ -41,7 +42,8 @@ static lw_status constant_buffer(assembler *a, lw_value_id v, lw_plan_buffer *bu
   const lw_graph *g = a->in->graph;
   for (uint32_t d = 0; d < lw__value(g, v)->shape.rank; d++)
     if (lw__value(g, v)->storage.order[d] != d)
-      return lw__fail(a->diag, LW_STATUS_INTERNAL, lw__value(g, v)->name, "a constant was given another storage order");
+      return lw__fail(a->diag, LW_STATUS_INTERNAL, lw__value(g, v)->name,
+                      "a constant was given another storage order");
   buffer->kind = LW_BUFFER_WEIGHT;
   buffer->data = lw__producer(g, v)->attr.constant.data;
   buffer->offset = take_weight_space(a, buffer->bytes);
@@ -80,7 +82,7 @@ static lw_status buffer_of(assembler *a, lw_value_id v, uint32_t *out) {
   return LW_OK;
 }
 
-/* ---- steps -----------------------------------------------------------------------------------------------------*/
+/* ---- steps ------------------------------------------------------------------------------------*/
 
 /* "conv1, relu (+3)": the distinct names of the model's nodes that a group does the work of. */
 static lw_status label_of(assembler *a, const lw_group *group, const char **out) {
@@ -105,8 +107,10 @@ static lw_status label_of(assembler *a, const lw_group *group, const char **out)
   return status;
 }
 
-static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t first_scratch, lw_plan_step *step) {
-  LW_TRY(lw__arena_alloc(&a->plan->arena, launch->args.count + 1u, sizeof *step->args, &step->args));
+static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t first_scratch,
+                             lw_plan_step *step) {
+  LW_TRY(
+      lw__arena_alloc(&a->plan->arena, launch->args.count + 1u, sizeof *step->args, &step->args));
   step->arg_count = launch->args.count;
   for (uint32_t i = 0; i < launch->args.count; i++) {
     const lw_larg *from = &launch->args.data[i];
@@ -114,8 +118,10 @@ static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t fir
     to->written = from->written;
     to->kind = from->kind == LW_LARG_SCALAR ? LW_ARG_SCALAR : LW_ARG_BUFFER;
     to->scalar = from->scalar;
-    if (from->kind == LW_LARG_SCRATCH) to->buffer = first_scratch + from->scratch;
-    else if (from->kind == LW_LARG_VALUE) LW_TRY(buffer_of(a, from->value, &to->buffer));
+    if (from->kind == LW_LARG_SCRATCH)
+      to->buffer = first_scratch + from->scratch;
+    else if (from->kind == LW_LARG_VALUE)
+      LW_TRY(buffer_of(a, from->value, &to->buffer));
   }
   return LW_OK;
 }
@@ -127,19 +133,25 @@ static lw_status add_group(assembler *a, uint32_t id, bool init) {
   const char *label = NULL;
   LW_TRY(label_of(a, group, &label));
   for (uint32_t i = 0; i < lowered->scratch_bytes.count; i++) {
-    lw_plan_buffer scratch = {.kind = init ? LW_BUFFER_DERIVED : LW_BUFFER_ARENA, .bytes = lowered->scratch_bytes.data[i]};
+    lw_plan_buffer scratch = {.kind = init ? LW_BUFFER_DERIVED : LW_BUFFER_ARENA,
+                              .bytes = lowered->scratch_bytes.data[i]};
     if (init) scratch.offset = take_weight_space(a, scratch.bytes);
     LW_TRY(add_buffer(a, scratch, &unused));
   }
   for (uint32_t i = 0; i < lowered->launches.count; i++) {
-    lw_plan_step step = {.kind = LW_STEP_LAUNCH, .grid = lowered->launches.data[i].grid, .label = label, .group = id};
+    lw_plan_step step = {.kind = LW_STEP_LAUNCH,
+                         .grid = lowered->launches.data[i].grid,
+                         .label = label,
+                         .group = id};
     step.kernel = a->in->launch_kernel[a->in->first_kernel[id] + i];
     step.cls = lw__kclass_name[group->cls];
     step.traffic_bytes = group->work.dram_bytes / lowered->launches.count;
     step.predicted_us = group->cost.us / lowered->launches.count;
     LW_TRY(launch_args(a, &lowered->launches.data[i], first_scratch, &step));
-    if (init) LW_TRY(lw_vec_push(&a->plan->init, step));
-    else LW_TRY(lw_vec_push(&a->plan->steps, step));
+    if (init)
+      LW_TRY(lw_vec_push(&a->plan->init, step));
+    else
+      LW_TRY(lw_vec_push(&a->plan->steps, step));
   }
   return LW_OK;
 }
@@ -155,19 +167,22 @@ static bool runs_once(const assembler *a, const lw_group *group) {
 
 static lw_status add_groups(assembler *a) {
   const lw_graph *g = a->in->graph;
-  for (uint32_t v = 0; v < g->values.count; v++) a->is_constant[v] = lw__producer(g, v)->op == LW_OP_CONST;
+  for (uint32_t v = 0; v < g->values.count; v++)
+    a->is_constant[v] = lw__producer(g, v)->op == LW_OP_CONST;
   for (uint32_t id = 0; id < a->in->fusion->groups.count; id++) {
     const lw_group *group = &a->in->fusion->groups.data[id];
     bool init = runs_once(a, group);
-    for (uint32_t i = 0; i < group->outputs.count && init; i++) a->is_constant[group->outputs.data[i]] = 1;
+    for (uint32_t i = 0; i < group->outputs.count && init; i++)
+      a->is_constant[group->outputs.data[i]] = 1;
     LW_TRY(add_group(a, id, init));
   }
   return LW_OK;
 }
 
-/* ---- the model's inputs and outputs ----------------------------------------------------------------------------*/
+/* ---- the model's inputs and outputs -----------------------------------------------------------*/
 
-static lw_status describe(assembler *a, lw_value_id v, const char *name, uint32_t buffer, lw_plan_io *out) {
+static lw_status describe(assembler *a, lw_value_id v, const char *name, uint32_t buffer,
+                          lw_plan_io *out) {
   const lw_value *value = lw__value(a->in->graph, v);
   memset(out, 0, sizeof *out);
   LW_TRY(copy_name(a, name ? name : "", &out->name));
@@ -178,7 +193,8 @@ static lw_status describe(assembler *a, lw_value_id v, const char *name, uint32_
   return LW_OK;
 }
 
-/* Output |index| is filled by a copy when its value lives elsewhere: an input, a weight, or another output. */
+/* Output |index| is filled by a copy when its value lives elsewhere: an input, a weight, or another
+ * output. */
 static lw_status add_output(assembler *a, uint32_t index) {
   const lw_graph *g = a->in->graph;
   lw_value_id v = g->outputs.data[index];
@@ -186,11 +202,13 @@ static lw_status add_output(assembler *a, uint32_t index) {
   lw_plan_io io;
   LW_TRY(buffer_of(a, v, &home));
   buffer = home;
-  if (a->plan->buffers.data[home].kind != LW_BUFFER_OUTPUT || a->plan->buffers.data[home].index != index) {
+  if (a->plan->buffers.data[home].kind != LW_BUFFER_OUTPUT ||
+      a->plan->buffers.data[home].index != index) {
     lw_plan_buffer own = {.kind = LW_BUFFER_OUTPUT, .index = index, .bytes = value_bytes(g, v)};
     LW_TRY(copy_name(a, g->output_names.data[index], &own.name));
     LW_TRY(add_buffer(a, own, &buffer));
-    lw_plan_step copy = {.kind = LW_STEP_COPY, .bytes = own.bytes, .arg_count = 2, .cls = "copy", .group = LW_NONE};
+    lw_plan_step copy = {
+        .kind = LW_STEP_COPY, .bytes = own.bytes, .arg_count = 2, .cls = "copy", .group = LW_NONE};
     LW_TRY(copy_name(a, g->output_names.data[index], &copy.label));
     LW_TRY(lw__arena_alloc(&a->plan->arena, 2, sizeof *copy.args, &copy.args));
     copy.args[0] = (lw_plan_arg){.kind = LW_ARG_BUFFER, .buffer = buffer, .written = true};

@@ -1,5 +1,6 @@
-/* assemble.h: puts lowered groups together into a plan: buffers for every stored value, launches in order, copies for outputs
- * that are inputs, constants or repeated, and the init program for groups that depend on weights alone. */
+/* assemble.h: puts lowered groups together into a plan: buffers for every stored value, launches in
+ * order, copies for outputs that are inputs, constants or repeated, and the init program for groups
+ * that depend on weights alone. */
 #ifndef LW_COMPILER_ASSEMBLE_H
 #define LW_COMPILER_ASSEMBLE_H
 
@@ -16,6 +17,7 @@ typedef struct lw_assemble_input {
 } lw_assemble_input;
 
 /* |plan| holds its kernels already. Links, places and verifies the result. */
-lw_status lw__assemble_plan(const lw_assemble_input *in, lw_diag *diag, lw_plan *plan) LW_MUST_CHECK;
+lw_status lw__assemble_plan(const lw_assemble_input *in, lw_diag *diag,
+                            lw_plan *plan) LW_MUST_CHECK;
 
 #endif

@@ -53,8 +53,7 @@ static void load_all(const char *flags) {
   fn_free(&set);
 }
 
-/* ---- floats
- * --------------------------------------------------------------------------------------------------*/
+/* ---- floats -----------------------------------------------------------------------------------*/
 
 static double ulp_f32(double x) {
   int e;
@@ -275,8 +274,7 @@ static void test_signs_of_zero(void **state) {
   }
 }
 
-/* ---- integers
- * ------------------------------------------------------------------------------------------------*/
+/* ---- integers ---------------------------------------------------------------------------------*/
 
 static const int64_t int_specials[] = {
     0,      1,     -1,        2,         -2,         3,         7,         8,   15,         16,
@@ -325,8 +323,7 @@ static void test_integers(void **state) {
     for (int t = LW_DTYPE_BOOL; t <= LW_DTYPE_U64; t++) check_ints((lw_fn)fn, (lw_dtype)t);
 }
 
-/* ---- casts and narrow types
- * ----------------------------------------------------------------------------------*/
+/* ---- casts and narrow types -------------------------------------------------------------------*/
 
 static lw_scalar get_scalar(lw_dtype dtype, const void *data, int64_t i) {
   if (lw__dtype_is_float(dtype)) return (lw_scalar){.f = lw__elem_get_f64(dtype, data, i)};
@@ -422,8 +419,7 @@ static void test_narrow_types(void **state) {
   for (size_t n = 0; n < LW_ARRAY_COUNT(fn_narrow_types); n++) check_narrow(fn_narrow_types[n]);
 }
 
-/* ---- the same without fused products and vectors
- * -------------------------------------------------------------*/
+/* ---- the same without fused products and vectors ----------------------------------------------*/
 
 static int open_fast(void **state) {
   (void)state;

@@ -97,8 +97,7 @@ static inline const char *kit_print(kit *k, bool full) {
   return lw__text_str(&k->text);
 }
 
-/* ---- random graphs
- * -------------------------------------------------------------------------------------------*/
+/* ---- random graphs ----------------------------------------------------------------------------*/
 
 static inline lw_value_id random_value(lw_graph *g, lw_rng *rng) {
   return (lw_value_id)lw__rng_range(rng, 0, g->values.count);

@@ -1,4 +1,5 @@
-/* test_interp_ops.c: every operator and function of the interpreter against values that numpy computed. */
+/* test_interp_ops.c: every operator and function of the interpreter against values that numpy
+ * computed. */
 #include "interp_kit.h"
 
 #include "interp_expected.h"
@@ -37,7 +38,8 @@ static void functions_in_f64(void **state) {
   }
 }
 
-/* Strict values are rounded to the type, here f16: operands are rounded first, so only exact ones are compared. */
+/* Strict values are rounded to the type, here f16: operands are rounded first, so only exact ones
+ * are compared. */
 static void functions_in_f16_strict(void **state) {
   (void)state;
   for (size_t r = 0; r < LW_ARRAY_COUNT(unary_rows); r++) {

@@ -47,8 +47,7 @@ static lw_status run(const lw_kernel *kernel, int64_t grid, const lw_kinterp_buf
   return status;
 }
 
-/* ---- a transpose through shared memory
- * -----------------------------------------------------------------------*/
+/* ---- a transpose through shared memory --------------------------------------------------------*/
 
 enum { TILE = 8, ROWS = 19, COLS = 13 }; /* ragged on both sides */
 
@@ -167,8 +166,7 @@ static void test_every_shifted_index_is_caught(void **state) {
   }
 }
 
-/* ---- reductions
- * ----------------------------------------------------------------------------------------------*/
+/* ---- reductions -------------------------------------------------------------------------------*/
 
 static uint32_t reduce_width;
 
@@ -233,8 +231,7 @@ static void test_reduction_order(void **state) {
   lw__kernel_deinit(&kernel);
 }
 
-/* ---- single violations
- * ---------------------------------------------------------------------------------------*/
+/* ---- single violations ------------------------------------------------------------------------*/
 
 static void build_divergent_barrier(lw_kbuilder *kb) {
   lw__kb_if(kb, lt(kb, lw__kb_thread(kb), i32(kb, 5)));
@@ -375,8 +372,7 @@ static void test_violations(void **state) {
   }
 }
 
-/* ---- vector loops
- * --------------------------------------------------------------------------------------------*/
+/* ---- vector loops -----------------------------------------------------------------------------*/
 
 static int vector_shift;
 
@@ -409,8 +405,7 @@ static void test_vector_loops(void **state) {
   }
 }
 
-/* ---- buffers that overlap, speed, memory
- * ---------------------------------------------------------------------*/
+/* ---- buffers that overlap, speed, memory ------------------------------------------------------*/
 
 static void build_copy(lw_kbuilder *kb) {
   uint32_t x = lw__kb_buffer(kb, LW_DTYPE_I32, false), y = lw__kb_buffer(kb, LW_DTYPE_I32, true);

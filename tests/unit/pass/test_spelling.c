@@ -50,8 +50,7 @@ static lw_value_id unsqueezed(speller *s, lw_value_id v) {
   return v;
 }
 
-/* ---- the composites' ways
- * ------------------------------------------------------------------------------------*/
+/* ---- the composites' ways ---------------------------------------------------------------------*/
 
 enum { GELU_ARGUMENTS = 2, GELU_TANH_ARGUMENTS = 7, GELU_FACTORS = 4 };
 
@@ -136,8 +135,7 @@ static lw_value_id softmax(speller *s, lw_value_id x, int way) {
   return two(s, LW_FN_DIV, e, sum);
 }
 
-/* ---- comparing
- * -----------------------------------------------------------------------------------------------*/
+/* ---- comparing --------------------------------------------------------------------------------*/
 
 /* Without names of nodes. */
 static void plain_text(const lw_graph *g, lw_text *out) {
