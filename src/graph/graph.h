@@ -26,8 +26,7 @@ typedef enum lw_extent_op {
 } lw_extent_op;
 typedef struct lw_extent_node {
   lw_extent_op op;
-  lw_extent a,
-      b; /* operands; may be negative numbers only inside ADD/MUL, stored in |literal_*| then */
+  lw_extent a, b; /* operands */
   bool a_is_literal, b_is_literal; /* the operand is the number itself, of any sign */
   const char *symbol;   /* SYMBOL only */
   int64_t lo, hi;       /* known range of the value, inclusive; symbols start as 0 .. INT32_MAX */
@@ -109,8 +108,7 @@ typedef struct lw_node {
   uint32_t operand_begin, operand_count; /* into lw_graph.operands */
   lw_value_id result;
   lw_attr attr;
-  const char
-      *name; /* provenance: the model's node this came from, or NULL; several nodes may share it */
+  const char *name; /* the model's node this came from, or NULL; several nodes may share it */
   bool dead;        /* marked by a pass; gone after lw__graph_compact */
 } lw_node;
 

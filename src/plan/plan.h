@@ -42,8 +42,7 @@ typedef struct lw_plan_buffer {
 typedef enum lw_arg_kind { LW_ARG_BUFFER, LW_ARG_SCALAR } lw_arg_kind;
 typedef struct lw_plan_arg {
   lw_arg_kind kind;
-  uint32_t
-      buffer; /* BUFFER: id; this pair (step, argument) is the relocation that rebinding edits */
+  uint32_t buffer; /* BUFFER: id; (step, argument) is the relocation that rebinding edits */
   uint64_t offset_bytes;
   int64_t scalar; /* SCALAR */
   bool written;

@@ -63,8 +63,8 @@ typedef struct lw_rt_stats { /* of one run */
       fills; /* init program not included; staging copies counted in |staging_copies| */
   uint64_t staging_copies;
   uint64_t arena_bytes, weight_bytes;
-  int64_t
-      last_device_ns; /* CUDA: event to event of the last lw__rt_run; CPU: wall time; 0 before */
+  /* Of the last lw__rt_run. CUDA: event to event; CPU: wall time; 0 before. */
+  int64_t last_device_ns;
 } lw_rt_stats;
 void lw__rt_stats(const lw_rt_context *context, lw_rt_stats *out);
 /* Memory helpers for benchmarks and tests: device allocation, copies, L2 flush. On the CPU plain

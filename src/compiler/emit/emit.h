@@ -7,9 +7,11 @@
 #include "compiler/kernel/kernel.h"
 
 /* One translation unit for |count| kernels, entry points named |names[i]|:
- *   CUDA: extern "C" __global__ void NAME(T0 *b0, .., long long s0, ..)       buffers, then
- * scalars, in order C:    void NAME(void *const *buffers, const int64_t *scalars, int64_t begin,
- * int64_t end)   blocks begin..end-1 Same kernels, same bytes. */
+ *   CUDA: extern "C" __global__ void NAME(T0 *b0, .., long long s0, ..)
+ *         buffers, then scalars, in order
+ *   C:    void NAME(void *const *buffers, const int64_t *scalars, int64_t begin, int64_t end)
+ *         runs blocks begin .. end-1
+ * Same kernels, same bytes. */
 lw_status lw__emit_cuda(const lw_kernel *const *kernels, const char *const *names, uint32_t count,
                         lw_text *out) LW_MUST_CHECK;
 lw_status lw__emit_c(const lw_kernel *const *kernels, const char *const *names, uint32_t count,

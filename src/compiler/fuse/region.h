@@ -6,9 +6,10 @@
  *   MAP      i over the elements of the largest output
  *   REDUCE   (r, c): rows are the kept elements of the reductions, columns the reduced ones
  *   DOT      (b, m, n) over the product's result, k over the contraction
- *   CONV     (b = group, m = result channel in the group, n = (image, position) linear), k =
- * (channel, tap) Values get their place by propagation from an anchor through maps, reshapes and
- * permutes (all one-to-one). */
+ *   CONV     (b = group, m = result channel in the group, n = (image, position) linear),
+ *            k = (channel, tap)
+ * Values get their place by propagation from an anchor through maps, reshapes and permutes (all
+ * one-to-one). */
 #ifndef LW_COMPILER_REGION_H
 #define LW_COMPILER_REGION_H
 
@@ -43,9 +44,8 @@ typedef struct lw_region_output {
 
 typedef struct lw_region_reduction {
   lw_node_id node;
-  uint32_t
-      stage; /* 0: its terms need no other reduction of the region; else 1 + the latest it needs */
-  lw_elem term;             /* what is reduced, at (r, c) */
+  uint32_t stage; /* 0: its terms need no other reduction of the region; else 1 + the latest */
+  lw_elem term;   /* what is reduced, at (r, c) */
 } lw_region_reduction;
 
 typedef struct lw_region {

@@ -61,8 +61,8 @@ typedef struct lw_onnx_summary {
   int64_t ir_version, model_version;
   lw_onnx_opset *opsets;
   lw_onnx_port *inputs, *outputs;
-  lw_onnx_op_count
-      *operators; /* most frequent first; nodes in branches and functions count once each */
+  /* Most frequent first; nodes in branches and functions count once each. */
+  lw_onnx_op_count *operators;
   lw_onnx_unsupported *unsupported;
   uint32_t opset_count, input_count, output_count, operator_count, unsupported_count,
       function_count;

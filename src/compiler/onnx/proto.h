@@ -86,8 +86,7 @@ typedef enum lw_proto_attr_type {
 } lw_proto_attr_type;
 
 typedef struct lw_proto_attr {
-  lw_str name,
-      ref_name; /* ref_name: the attribute of the enclosing function that is meant, or empty */
+  lw_str name, ref_name; /* ref_name: the enclosing function's attribute that is meant, or "" */
   int32_t type; /* lw_proto_attr_type; filled in from the payload when the file leaves it out */
   float f;
   int64_t i;

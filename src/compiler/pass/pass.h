@@ -17,9 +17,9 @@ typedef struct lw_pass_options {
                                  that, are not folded */
   bool batchnorm_narrow; /* fold scales into f16 and bf16 weights too. Rounds the weights again,
                             which may take results outside of the interpreter's bound */
-  double
-      layout_gain; /* bytes of traffic that one byte of a convolution's input or result saves
-                      when it is stored    channels last; 0: storage stays row-major everywhere */
+  /* Bytes of traffic that one byte of a convolution's input or result saves when it is stored
+   * channels last; 0: storage stays row-major everywhere. */
+  double layout_gain;
   /* Called after every pass that ran, when not NULL; |round| counts from 0. An error ends the run.
    */
   lw_status (*after)(void *context, const char *pass, uint32_t round, const lw_graph *graph);
