@@ -1,6 +1,7 @@
 /* sample.c: random inputs, the oracle's answer, comparison. */
 #include "lib/sample.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,6 +36,17 @@ static lw_status allocate(lw_sample *s) {
   return LW_OK;
 }
 
+static void count_tight(lw_sample *s) {
+  for (uint32_t i = 0; i < s->graph.outputs.count; i++) {
+    const lw_oracle_tensor *t = &s->want[i];
+    for (int64_t k = 0; k < t->count; k++) {
+      double size = t->f && isfinite(t->f[k]) ? fabs(t->f[k]) : 0;
+      s->tight += t->f ? t->bound[k] <= 0.02 * (1 + size) : t->bound[k] == 0;
+    }
+    s->elements += (uint64_t)t->count;
+  }
+}
+
 static lw_status finish(lw_sample *s) {
   lw_rng rng;
   lw__rng_seed(&rng, s->seed * 77 + 5);
@@ -46,7 +58,9 @@ static lw_status finish(lw_sample *s) {
     s->inputs[i] = (lw_host_tensor){v->dtype, v->shape, s->input_data[i]};
   }
   lw_sample_poison_outputs(s);
-  return lw__interp_run(&s->graph, LW_INTERP_IDEAL, s->inputs, &s->arena, 0, &s->diag, s->want);
+  LW_TRY(lw__interp_run(&s->graph, LW_INTERP_IDEAL, s->inputs, &s->arena, 0, &s->diag, s->want));
+  count_tight(s);
+  return LW_OK;
 }
 
 lw_status lw_sample_random(uint64_t seed, lw_sample *out) {

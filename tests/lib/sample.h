@@ -15,6 +15,7 @@ typedef struct lw_sample {
   void **input_data, **output_data; /* each a heap block of its own, so that sanitizers guard its ends */
   size_t *input_bytes, *output_bytes;
   lw_oracle_tensor *want;           /* IDEAL, with bounds */
+  uint64_t elements, tight;         /* of all outputs; with a bound below 2 % of 1 + |value| (integers: exact) */
 } lw_sample;
 
 /* The graphs that the random tests agree on: size, contractions and narrow types follow from the seed. */

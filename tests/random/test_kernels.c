@@ -35,7 +35,9 @@ static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kern
   return status != LW_OK || lw_sample_compare(s, NULL, mode) > 0;
 }
 
-static int run_seed(uint64_t seed, bool show, uint64_t *fused, uint64_t *unfused) {
+typedef struct totals { uint64_t fused, unfused, failed, elements, tight; } totals;
+
+static void run_seed(uint64_t seed, bool show, totals *t) {
   lw_sample s;
   lw_status status = lw_sample_random(seed, &s);
   int bad = 0;
@@ -47,21 +49,25 @@ static int run_seed(uint64_t seed, bool show, uint64_t *fused, uint64_t *unfused
     if (show) lw_sample_print_graph(&s);
     static const char *const profiles[] = {"sm_90a", "cpu"};
     for (int p = 0; p < 2; p++) {
-      bad |= run_mode(&s, profiles[p], true, fused);
-      bad |= run_mode(&s, profiles[p], false, unfused);
+      bad |= run_mode(&s, profiles[p], true, &t->fused);
+      bad |= run_mode(&s, profiles[p], false, &t->unfused);
     }
   }
+  t->failed += (uint64_t)bad;
+  t->elements += s.elements;
+  t->tight += s.tight;
   lw_sample_deinit(&s);
-  return bad;
 }
 
 int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : default_count;
-  uint64_t fused = 0, unfused = 0, failed = 0;
-  for (uint64_t seed = first; seed < first + count; seed++) failed += (uint64_t)run_seed(seed, argc == 2, &fused, &unfused);
-  printf("seeds %llu to %llu: %llu graphs, %llu failed; %llu kernels fused, %llu unfused\n", (unsigned long long)first,
-         (unsigned long long)(first + count - 1), (unsigned long long)count, (unsigned long long)failed,
-         (unsigned long long)fused, (unsigned long long)unfused);
-  return failed != 0;
+  totals t = {0};
+  for (uint64_t seed = first; seed < first + count; seed++) run_seed(seed, argc == 2, &t);
+  printf("seeds %llu to %llu: %llu graphs, %llu failed; %llu kernels fused, %llu unfused; %.1f %% of %llu elements tight\n",
+         (unsigned long long)first, (unsigned long long)(first + count - 1), (unsigned long long)count,
+         (unsigned long long)t.failed, (unsigned long long)t.fused, (unsigned long long)t.unfused,
+         100 * (double)t.tight / (double)(t.elements + 1), (unsigned long long)t.elements);
+  if (count >= 100 && t.tight < t.elements / 100 * 90) printf("too many bounds are too wide to find anything\n"), t.failed++;
+  return t.failed != 0;
 }
