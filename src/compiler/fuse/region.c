@@ -242,7 +242,8 @@ uint32_t lw__region_buffer_count(const lw_region *region) {
 
 typedef struct placer {
   lw_region *region;
-  lw_ix r, c;                 /* REDUCE: the space */
+  lw_ix r, c;                 /* MAP: i as |r|. REDUCE: the space */
+  lw_ix row;                  /* REDUCE: the row-major position of row |r| among the reductions' results */
   LW_VEC(lw_value_id) work;
 } placer;
 
@@ -264,6 +265,22 @@ static lw_status place(placer *p, lw_value_id v, const lw_ix *index) {
 static lw_status place_linear(placer *p, lw_value_id v, lw_ix linear) {
   lw_ix index[LW_MAX_RANK];
   lw__access_unflatten(&p->region->pool.ix, &lw__value(p->region->ctx->graph, v)->shape, linear, index);
+  return place(p, v, index);
+}
+
+/* The index whose position in |v|'s storage is |at|: neighbouring threads touch neighbouring memory. */
+static void storage_index(lw_region *region, lw_value_id v, lw_ix at, lw_ix *out_index) {
+  const lw_value *value = lw__value(region->ctx->graph, v);
+  lw_shape stored = {.rank = value->shape.rank};
+  lw_ix index[LW_MAX_RANK];
+  for (uint32_t d = 0; d < stored.rank; d++) stored.dim[d] = value->shape.dim[value->storage.order[d]];
+  lw__access_unflatten(&region->pool.ix, &stored, at, index);
+  for (uint32_t d = 0; d < stored.rank; d++) out_index[value->storage.order[d]] = index[d];
+}
+
+static lw_status place_stored(placer *p, lw_value_id v, lw_ix at) {
+  lw_ix index[LW_MAX_RANK];
+  storage_index(p->region, v, at, index);
   return place(p, v, index);
 }
 
@@ -303,7 +320,7 @@ static lw_status place_backward(placer *p, lw_value_id v) {
     return place_linear(p, operand, lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index));
   case LW_OP_REDUCE:
     if (!is_member(p->region, id) ||
-        lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index) != p->r)
+        lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index) != p->row)
       return LW_OK;
     return place_reduce_operand(p, node, index);
   default: return LW_OK;
@@ -362,7 +379,8 @@ static lw_status anchor_reduce(placer *p) {
   lw_region *region = p->region;
   const lw_node *node = lw__node(region->ctx->graph, region->anchor);
   lw_ix rows[LW_MAX_RANK];
-  lw__access_unflatten(&region->pool.ix, &lw__value(region->ctx->graph, node->result)->shape, p->r, rows);
+  storage_index(region, node->result, p->r, rows);
+  p->row = lw__access_flatten(&region->pool.ix, &lw__value(region->ctx->graph, node->result)->shape, rows);
   LW_TRY(place_reduce_operand(p, node, rows));
   return place(p, node->result, rows);
 }
@@ -445,20 +463,24 @@ static lw_status conv_factors(lw_region *region, const lw_ix *space) {
   const lw_ix *at = region->ctx->place[node->result];
   lw_ix_pool *ix = &region->pool.ix;
   int64_t channels = x->dim[1] / conv->group;
+  /* k runs over channels and taps in the order in which the image is stored: channels fastest when they are last. */
+  const lw_value *image = lw__value(g, lw__operand(g, node, 0));
+  bool channels_last = image->storage.order[image->shape.rank - 1] == 1;
   lw_shape taps = {.rank = 1 + conv->spatial};
-  taps.dim[0] = channels;
-  for (uint32_t s = 0; s < conv->spatial; s++) taps.dim[1 + s] = w->dim[2 + s];
+  uint32_t channel_at = channels_last ? conv->spatial : 0, tap_at = channels_last ? 0 : 1;
+  taps.dim[channel_at] = channels;
+  for (uint32_t s = 0; s < conv->spatial; s++) taps.dim[tap_at + s] = w->dim[2 + s];
   lw_ix tap[LW_MAX_RANK], xi[LW_MAX_RANK], wi[LW_MAX_RANK];
   lw__access_unflatten(ix, &taps, space[3], tap);
   lw_elem pred = LW_NONE;
   xi[0] = at[0];
-  xi[1] = lw__ix_add(ix, lw__ix_affine(ix, space[0], channels, 0), tap[0]);
+  xi[1] = lw__ix_add(ix, lw__ix_affine(ix, space[0], channels, 0), tap[channel_at]);
   for (uint32_t s = 0; s < conv->spatial; s++) {
-    LW_TRY(conv_coordinate(region, conv, s, at[2 + s], tap[1 + s], x->dim[2 + s], &pred, &xi[2 + s]));
-    wi[2 + s] = tap[1 + s];
+    LW_TRY(conv_coordinate(region, conv, s, at[2 + s], tap[tap_at + s], x->dim[2 + s], &pred, &xi[2 + s]));
+    wi[2 + s] = tap[tap_at + s];
   }
   wi[0] = conv->transposed ? xi[1] : at[1];
-  wi[1] = conv->transposed ? space[1] : tap[0];
+  wi[1] = conv->transposed ? space[1] : tap[channel_at];
   LW_TRY(lw__elem_of(&region->pool, lw__operand(g, node, 1), wi, LW_NONE, &region->lhs));
   LW_TRY(lw__elem_of(&region->pool, lw__operand(g, node, 0), xi, pred, &region->rhs));
   if (pred == LW_NONE) return LW_OK;
@@ -479,8 +501,8 @@ static lw_status add_output(placer *p, lw_value_id v) {
   lw_region_output out = {.value = v, .kind = LW_PLACE_FULL};
   int64_t count = lw__shape_numel(shape);
   if (!is_placed(region, v)) {
-    if (region->cls == LW_KCLASS_REDUCE && count == region->rows) LW_TRY(place_linear(p, v, p->r));
-    else if (region->cls == LW_KCLASS_MAP && count == region->elements) LW_TRY(place_linear(p, v, p->r));
+    if (region->cls == LW_KCLASS_REDUCE && count == region->rows) LW_TRY(place_linear(p, v, p->row));
+    else if (region->cls == LW_KCLASS_MAP && count == region->elements) LW_TRY(place_stored(p, v, p->r));
     else return refuse(region, "a result that must be stored does not fit the kernel's space");
     p->work.count = 0;
   }
@@ -515,7 +537,7 @@ static lw_status add_reductions(placer *p) {
     if (!is_placed(region, operand) || !is_placed(region, node->result))
       return refuse(region, "the reductions run over different elements");
     lw_ix row = lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape, region->ctx->place[node->result]);
-    if (row != p->r) return refuse(region, "the reductions have their rows in different orders");
+    if (row != p->row) return refuse(region, "the reductions have their rows in different orders");
     lw_region_reduction red = {.node = region->nodes[i]};
     LW_TRY(lw__elem_of(&region->pool, operand, region->ctx->place[operand], LW_NONE, &red.term));
     LW_TRY(lw_vec_push(&region->reductions, red));
@@ -571,9 +593,12 @@ static lw_status number_stages(lw_region *region) {
 
 static lw_status place_all(placer *p, const lw_ix *space) {
   lw_region *region = p->region;
-  lw_ix expected = p->r;
+  lw_ix expected = LW_NONE;
   switch (region->cls) {
-  case LW_KCLASS_REDUCE: LW_TRY(anchor_reduce(p)); break;
+  case LW_KCLASS_REDUCE:
+    LW_TRY(anchor_reduce(p));
+    expected = p->row;
+    break;
   case LW_KCLASS_DOT: LW_TRY(anchor_dot(p, space)); break;
   case LW_KCLASS_CONV: LW_TRY(anchor_conv(p, space)); break;
   default: break;
@@ -583,7 +608,7 @@ static lw_status place_all(placer *p, const lw_ix *space) {
       lw_value_id v = lw__node(region->ctx->graph, region->nodes[i])->result;
       if (lw__shape_numel(&lw__value(region->ctx->graph, v)->shape) == region->elements &&
           lw__region_is_output(region->ctx, v))
-        LW_TRY(place_linear(p, v, p->r));
+        LW_TRY(place_stored(p, v, p->r));
     }
   LW_TRY(propagate(p));
   if (region->cls == LW_KCLASS_DOT || region->cls == LW_KCLASS_CONV) {

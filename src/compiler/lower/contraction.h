@@ -13,6 +13,8 @@ lw_dtype lw__contraction_type(const lw_region *region);
 lw_kval lw__contraction_factor(lw_nest *nest, lw_elem factor, lw_dtype type);
 /* Is |factor|'s main load contiguous along |var|? */
 bool lw__contraction_runs_along(lw_region *region, lw_elem factor, lw_ix var);
+/* The same for the first result that is stored. */
+bool lw__contraction_stores_along(lw_region *region, lw_ix var);
 
 lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
                                     lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;

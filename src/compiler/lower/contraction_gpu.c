@@ -142,7 +142,11 @@ static lw_status tile_body(tile_nest *t) {
   t->shared_a = lw__kb_shared(kb, t->type, (uint32_t)(p->bm * slice_k));
   t->shared_b = lw__kb_shared(kb, t->type, (uint32_t)(p->bn * slice_k));
   uint32_t reg_a = lw__kb_local(kb, t->type, (uint32_t)p->tm), reg_b = lw__kb_local(kb, t->type, (uint32_t)p->tn);
-  lw_kval tn = fn(t, LW_FN_REM, t->thread, i32(t, p->threads_n)), tm = fn(t, LW_FN_DIV, t->thread, i32(t, p->threads_n));
+  /* Neighbouring threads store neighbouring results. */
+  bool along_m = lw__contraction_stores_along(region, t->space.m) && !lw__contraction_stores_along(region, t->space.n);
+  lw_kval fast = i32(t, along_m ? p->threads_m : p->threads_n);
+  lw_kval low = fn(t, LW_FN_REM, t->thread, fast), high = fn(t, LW_FN_DIV, t->thread, fast);
+  lw_kval tn = along_m ? high : low, tm = along_m ? low : high;
   clear(t, t->acc, p->tm * p->tn);
   if (region->k > 0) {
     lw_kval k0 = lw__kb_for(kb, LW_DTYPE_I64, i64(t, 0), i64(t, region->k), i64(t, slice_k), LW_KLOOP_SERIAL);
