@@ -1,4 +1,5 @@
-/* interp.c: the interpreter's driver: which nodes are needed, when their values die, tensors in and out. */
+/* interp.c: the interpreter's driver: which nodes are needed, when their values die, tensors in and
+ * out. */
 #include "graph/interp_internal.h"
 
 static const lw__interp_fn interp_op[LW_OP_COUNT] = {
@@ -11,7 +12,7 @@ static const lw__interp_fn interp_op[LW_OP_COUNT] = {
     [LW_OP_GATHER] = lw__interp_gather,
 };
 
-/* ---- tensors -------------------------------------------------------------------------------------------------*/
+/* ---- tensors ---------------------------------------------------------------------------------*/
 
 static lw_status interp_array(interp_run *run, int64_t count, size_t size, interp_tensor *t,
                               void *out_array) {
@@ -32,14 +33,15 @@ static lw_status interp_arrays(interp_run *run, bool bounds, interp_tensor *t) {
   if (!lw__dtype_is_float(t->dtype)) {
     LW_TRY(interp_array(run, t->count, sizeof(int64_t), t, &t->i));
     if (!bounds) return LW_OK;
-    LW_TRY(interp_array(run, t->count, 1, t, &t->ambiguous));
-    for (int64_t k = 0; k < t->count; k++) t->ambiguous[k] = 0;
+    LW_TRY(interp_array(run, t->count, 1, t, &t->unknown));
+    for (int64_t k = 0; k < t->count; k++) t->unknown[k] = 0;
     return LW_OK;
   }
   LW_TRY(interp_array(run, t->count, sizeof(double), t, &t->f));
   if (!bounds) return LW_OK;
   LW_TRY(interp_array(run, t->count, sizeof(double), t, &t->lo));
-  return interp_array(run, t->count, sizeof(double), t, &t->hi);
+  LW_TRY(interp_array(run, t->count, sizeof(double), t, &t->hi));
+  return interp_array(run, t->count, sizeof(double), t, &t->dev);
 }
 
 static lw_status interp_make(interp_run *run, lw_dtype dtype, const lw_shape *shape, bool bounds,
@@ -63,8 +65,9 @@ void lw__interp_free(interp_run *run, interp_tensor *t) {
   lw__mem_free(t->f);
   lw__mem_free(t->lo);
   lw__mem_free(t->hi);
+  lw__mem_free(t->dev);
   lw__mem_free(t->i);
-  lw__mem_free(t->ambiguous);
+  lw__mem_free(t->unknown);
   run->used_bytes -= t->bytes;
   *t = (interp_tensor){0};
 }
@@ -81,12 +84,17 @@ void lw__interp_copy(interp_tensor *dst, int64_t d, const interp_tensor *src, in
     return;
   }
   dst->i[d] = src->i[s];
-  if (dst->ambiguous != NULL) dst->ambiguous[d] = lw__interp_is_ambiguous(src, s);
+  if (dst->unknown != NULL) dst->unknown[d] = lw__interp_unknown(src, s);
 }
 
-void lw__interp_make_unknown(interp_tensor *t, int64_t k) {
-  if (t->ambiguous != NULL) t->ambiguous[k] = 1;
-  if (t->lo != NULL) lw__interp_put(t, k, lw__iv_top(t->f[k]));
+void lw__interp_mark(interp_tensor *t, int64_t k, uint8_t unknown) {
+  if (t->unknown != NULL) t->unknown[k] |= unknown;
+  if (t->lo == NULL) return;
+  if ((unknown & INTERP_AMBIGUOUS) != 0) {
+    t->lo[k] = -INFINITY;
+    t->hi[k] = INFINITY;
+  }
+  if ((unknown & INTERP_DOUBTFUL) != 0) t->dev[k] = NAN;
 }
 
 /* Exact values from memory: no bounds are kept. */
@@ -103,7 +111,7 @@ static lw_status interp_load(interp_run *run, lw_dtype dtype, const lw_shape *sh
   return LW_OK;
 }
 
-/* ---- one node ------------------------------------------------------------------------------------------------*/
+/* ---- one node --------------------------------------------------------------------------------*/
 
 static lw_status interp_node(interp_run *run, const lw_node *node, const interp_tensor *const *in,
                              interp_tensor *out) {
@@ -120,7 +128,7 @@ static lw_status interp_node(interp_run *run, const lw_node *node, const interp_
   return status;
 }
 
-/* ---- a graph -------------------------------------------------------------------------------------------------*/
+/* ---- a graph ---------------------------------------------------------------------------------*/
 
 typedef struct interp_state {
   interp_run run;
@@ -137,7 +145,8 @@ static uint32_t most_operands(const lw_graph *g) {
   return most;
 }
 
-/* Counts the uses of values by nodes that some output needs: nodes whose result has none are not run. */
+/* Counts the uses of values by nodes that some output needs: nodes whose result has none are not
+ * run. */
 static void count_uses(const lw_graph *g, uint32_t *uses) {
   for (uint32_t o = 0; o < g->outputs.count; o++) uses[g->outputs.data[o]]++;
   for (uint32_t n = g->nodes.count; n-- > 0;) {
@@ -177,7 +186,8 @@ static lw_status load_inputs(interp_state *s, const lw_host_tensor *inputs) {
   return LW_OK;
 }
 
-/* What the oracle says about one stored float: a value that overflows its type for certain is an infinity. */
+/* What the oracle says about one stored float: a value that overflows its type for certain is an
+ * infinity. */
 static void result_element(const interp_tensor *t, int64_t k, lw_oracle_tensor *out) {
   interp_iv v = lw__interp_get(t, k);
   if (t->lo != NULL && t->dtype != LW_DTYPE_F8E4M3 && !lw__iv_is_top(v)) {
@@ -186,6 +196,8 @@ static void result_element(const interp_tensor *t, int64_t k, lw_oracle_tensor *
     if (v.hi <= -overflow) v = lw__iv_exact(-INFINITY);
   }
   out->f[k] = v.f;
+  double reach = v.dev > 0 && isfinite(v.f) ? fabs(v.f) + INTERP_CLEAR * v.dev : 0;
+  out->deviation[k] = isnan(v.dev) || reach >= lw__dtype_largest(t->dtype) ? INFINITY : v.dev;
   double spread = fmax(v.hi - v.f, v.f - v.lo);
   if (isnan(v.lo) || v.lo == v.hi) spread = 0;
   out->bound[k] = lw__iv_is_top(v) || isnan(spread) ? INFINITY : spread;
@@ -196,6 +208,7 @@ static lw_status copy_result(const interp_tensor *t, const lw_shape *shape, lw_a
   *out = (lw_oracle_tensor){.dtype = t->dtype, .shape = *shape, .count = t->count};
   size_t count = (size_t)lw__max_i64(t->count, 1);
   LW_TRY(lw__arena_alloc(arena, count, sizeof(double), &out->bound));
+  LW_TRY(lw__arena_alloc(arena, count, sizeof(double), &out->deviation));
   if (t->f != NULL) {
     LW_TRY(lw__arena_alloc(arena, count, sizeof(double), &out->f));
     for (int64_t k = 0; k < t->count; k++) result_element(t, k, out);
@@ -204,7 +217,9 @@ static lw_status copy_result(const interp_tensor *t, const lw_shape *shape, lw_a
   LW_TRY(lw__arena_alloc(arena, count, sizeof(int64_t), &out->i));
   for (int64_t k = 0; k < t->count; k++) {
     out->i[k] = t->i[k];
-    out->bound[k] = lw__interp_is_ambiguous(t, k) ? INFINITY : 0;
+    uint8_t unknown = lw__interp_unknown(t, k);
+    out->bound[k] = (unknown & INTERP_AMBIGUOUS) != 0 ? INFINITY : 0;
+    out->deviation[k] = (unknown & INTERP_DOUBTFUL) != 0 ? INFINITY : 0;
   }
   return LW_OK;
 }
@@ -250,7 +265,7 @@ lw_status lw__interp_run(const lw_graph *graph, lw_interp_mode mode, const lw_ho
   return status;
 }
 
-/* ---- constant folding ----------------------------------------------------------------------------------------*/
+/* ---- constant folding ------------------------------------------------------------------------*/
 
 static lw_status store_host(const interp_tensor *t, const lw_shape *shape, lw_arena *arena,
                             lw_host_tensor *out) {

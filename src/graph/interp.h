@@ -10,7 +10,12 @@
  *   sum: sum of errors + (n + 16) * u * sum of |terms| (+ errors) + u(declared) * |result|; dot and conv likewise.
  *   step functions (floor, comparisons, casts to integers ...) whose interval straddles a step: result ambiguous, bound
  *        infinity; what depends on it too. min, max, select carry the bounds of what they may choose.
- * Where f(x) overflows the declared type inside the bound the bound is infinity. NaN and infinity otherwise must match. */
+ * Where f(x) overflows the declared type inside the bound the bound is infinity. NaN and infinity otherwise must match.
+ *
+ * Bounds are for the worst case, which grows by the sum of the weights from layer to layer: for a whole network they say little.
+ * So every element also carries the deviation that is to be expected, by the same rules with errors that are independent of
+ * each other: sums of squares instead of sums. Implementations stay below some 20 times that (correlation makes up the
+ * difference); LW_INTERP_SUSPECT times it is a mistake for all we know, though no proof of one. */
 #ifndef LW_GRAPH_INTERP_H
 #define LW_GRAPH_INTERP_H
 
@@ -33,6 +38,7 @@ typedef struct lw_oracle_tensor {
   double *f;
   int64_t *i;
   double *bound;
+  double *deviation; /* expected; infinity: cannot be told, e.g. behind a comparison of nearly equal numbers */
 } lw_oracle_tensor;
 
 /* |inputs| in graph->inputs order. Results of all graph outputs, in |arena|. |max_bytes| bounds the memory that intermediates
@@ -45,7 +51,11 @@ typedef struct lw_compare {
   int64_t worst_index;           /* element with the largest error / bound */
   double worst_got, worst_want, worst_bound, worst_ratio;
   double max_abs_error;          /* over elements that are finite on both sides */
+  int64_t suspect;               /* elements farther away than LW_INTERP_SUSPECT deviations */
+  double worst_deviations;       /* largest error / deviation */
+  int64_t worst_deviations_index;
 } lw_compare;
+#define LW_INTERP_SUSPECT 64.0
 /* |got| against the oracle: float within bound, NaN with NaN, same infinities, integers equal unless ambiguous. */
 void lw__interp_compare(const lw_oracle_tensor *want, const void *got, lw_compare *out);
 

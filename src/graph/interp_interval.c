@@ -3,7 +3,7 @@
 
 interp_iv lw__iv_hull(double f, const double *corner, int n) {
   int nans = 0;
-  interp_iv v = {f, f, f};
+  interp_iv v = lw__iv_exact(f);
   for (int k = 0; k < n; k++) {
     if (isnan(corner[k])) nans++;
     if (corner[k] < v.lo) v.lo = corner[k];
@@ -17,7 +17,8 @@ static bool iv_contains_zero(interp_iv v) { return v.lo <= 0 && v.hi >= 0; }
 
 static double iv_largest_magnitude(interp_iv v) { return fmax(fabs(v.lo), fabs(v.hi)); }
 
-/* Range of sin (|quarter| 0) or cos (1): both have their extrema at multiples of pi, shifted by half of pi for sin. */
+/* Range of sin (|quarter| 0) or cos (1): both have their extrema at multiples of pi, shifted by
+ * half of pi for sin. */
 static interp_iv iv_sine(lw_fn fn, double f, interp_iv a) {
   if (isinf(a.lo) || isinf(a.hi)) return lw__iv_top(f);
   const double pi = 3.14159265358979323846;
@@ -80,7 +81,8 @@ static interp_iv iv_square(double f, interp_iv a) {
   return lw__iv_hull(f, corner, 3);
 }
 
-/* MOD and REM are x - q*y with an integer q that jumps; where it is the same at all corners the function is linear. */
+/* MOD and REM are x - q*y with an integer q that jumps; where it is the same at all corners the
+ * function is linear. */
 static interp_iv iv_remainder(lw_fn fn, double f, interp_iv a, interp_iv b) {
   if (iv_contains_zero(b) || isinf(a.lo) || isinf(a.hi) || isinf(b.lo) || isinf(b.hi))
     return lw__iv_top(f);
@@ -102,7 +104,8 @@ static interp_iv iv_remainder(lw_fn fn, double f, interp_iv a, interp_iv b) {
   return lw__iv_hull(f, corner, 2);
 }
 
-/* x^y is monotone in each operand alone while x > 0, so corners do. Else an integer power or nothing is known. */
+/* x^y is monotone in each operand alone while x > 0, so corners do. Else an integer power or
+ * nothing is known. */
 static interp_iv iv_power(double f, interp_iv a, interp_iv b) {
   if (a.lo >= 0) return iv_corners(LW_FN_POW, f, a, b);
   if (!lw__iv_is_exact(b) || b.f != nearbyint(b.f)) {
@@ -114,14 +117,15 @@ static interp_iv iv_power(double f, interp_iv a, interp_iv b) {
   return lw__iv_hull(f, corner, 3);
 }
 
-/* The angle is monotone in each operand alone unless the box touches the cut along the negative x axis. */
+/* The angle is monotone in each operand alone unless the box touches the cut along the negative x
+ * axis. */
 static interp_iv iv_angle(double f, interp_iv y, interp_iv x) {
   const double pi = 3.14159265358979323846;
-  if (iv_contains_zero(y) && x.lo <= 0) return (interp_iv){f, -pi, pi};
+  if (iv_contains_zero(y) && x.lo <= 0) return (interp_iv){f, -pi, pi, 0};
   return iv_corners(LW_FN_ATAN2, f, y, x);
 }
 
-interp_iv lw__iv_map(lw_fn fn, interp_iv a, interp_iv b, bool same) {
+static interp_iv iv_range(lw_fn fn, interp_iv a, interp_iv b, bool same) {
   bool unary = lw__fn_info[fn].arity == 1;
   if (lw__iv_is_top(a) || (!unary && lw__iv_is_top(b)))
     return lw__iv_top(lw__fn_eval_f64(fn, a.f, b.f, 0));
@@ -151,25 +155,75 @@ interp_iv lw__iv_map(lw_fn fn, interp_iv a, interp_iv b, bool same) {
   }
 }
 
-static bool iv_test_one(lw_fn fn, interp_iv a, bool *out_ambiguous) {
-  bool inf_inside = (isinf(a.lo) || isinf(a.hi)) && !lw__iv_is_exact(a);
-  *out_ambiguous = lw__iv_is_top(a) || (fn == LW_FN_ISINF && inf_inside);
-  return lw__fn_eval_f64(fn, a.f, 0, 0) != 0;
+/* ---- expected deviations ---------------------------------------------------------------------*/
+
+double lw__deviation_add(double a, double b) {
+  return sqrt(a * a + b * b); /* hypot would make infinity of NaN and infinity */
 }
 
-bool lw__iv_test(lw_fn fn, interp_iv a, interp_iv b, bool same, bool *out_ambiguous) {
-  if (lw__fn_info[fn].arity == 1) return iv_test_one(fn, a, out_ambiguous);
-  bool truth = lw__fn_eval_f64(fn, a.f, b.f, 0) != 0;
-  *out_ambiguous = lw__iv_is_top(a) || lw__iv_is_top(b);
-  if (*out_ambiguous || same || (lw__iv_is_exact(a) && lw__iv_is_exact(b))) return truth;
-  if (fn == LW_FN_EQ || fn == LW_FN_NE) {
-    *out_ambiguous = a.lo <= b.hi && b.lo <= a.hi;
-    return truth;
+interp_iv lw__iv_expected(interp_iv v) {
+  double reach = INTERP_CLEAR * v.dev;
+  if (v.dev == 0 || !isfinite(v.f)) return lw__iv_exact(v.f);
+  if (isnan(v.dev)) return lw__iv_top(v.f);
+  if (isfinite(reach)) return (interp_iv){v.f, v.f - reach, v.f + reach, 0};
+  return v.f < 0 ? (interp_iv){v.f, -INFINITY, v.f, 0} : (interp_iv){v.f, v.f, INFINITY, 0};
+}
+
+/* What lies within INTERP_CLEAR deviations of the operands, as a deviation of the result. */
+static double spread_deviation(interp_iv e) {
+  if (isnan(e.lo) || e.lo == e.hi) return 0;
+  double up = e.hi - e.f, down = e.f - e.lo;
+  bool outward = e.f >= 0 ? isfinite(down) : isfinite(up);
+  double spread = fmax(up, down);
+  if (isnan(up) || isnan(down) || (isinf(spread) && !outward)) return NAN;
+  return spread / INTERP_CLEAR;
+}
+
+static double expected_deviation(lw_fn fn, double f, interp_iv a, interp_iv b, bool same) {
+  bool unary = lw__fn_info[fn].arity == 1;
+  if (a.dev == 0 && (unary || b.dev == 0)) return 0;
+  bool independent = !unary && !same && isfinite(f) && isfinite(a.dev) && isfinite(b.dev);
+  if (independent && (fn == LW_FN_ADD || fn == LW_FN_SUB)) return lw__deviation_add(a.dev, b.dev);
+  if (independent && fn == LW_FN_MUL) {
+    return lw__deviation_add(a.f * b.dev, b.f * a.dev) + a.dev * b.dev;
   }
+  return spread_deviation(iv_range(fn, lw__iv_expected(a), lw__iv_expected(b), same));
+}
+
+interp_iv lw__iv_map(lw_fn fn, interp_iv a, interp_iv b, bool same) {
+  interp_iv v = iv_range(fn, a, b, same);
+  v.dev = expected_deviation(fn, v.f, a, b, same);
+  return v;
+}
+
+/* ---- comparisons -----------------------------------------------------------------------------*/
+
+static bool iv_test_one(lw_fn fn, interp_iv a) {
+  bool inf_inside = (isinf(a.lo) || isinf(a.hi)) && !lw__iv_is_exact(a);
+  return lw__iv_is_top(a) || (fn == LW_FN_ISINF && inf_inside);
+}
+
+/* Can the comparison also come out other than |truth|? */
+static bool iv_test_two(lw_fn fn, bool truth, interp_iv a, interp_iv b, bool same) {
+  if (lw__iv_is_top(a) || lw__iv_is_top(b)) return true;
+  if (same || (lw__iv_is_exact(a) && lw__iv_is_exact(b))) return false;
+  if (fn == LW_FN_EQ || fn == LW_FN_NE) return a.lo <= b.hi && b.lo <= a.hi;
   interp_iv range = iv_corners(fn, truth, a, b);
-  *out_ambiguous = range.lo != range.hi;
+  return range.lo != range.hi;
+}
+
+bool lw__iv_test(lw_fn fn, interp_iv a, interp_iv b, bool same, uint8_t *out_unknown) {
+  bool truth = lw__fn_eval_f64(fn, a.f, b.f, 0) != 0;
+  bool unary = lw__fn_info[fn].arity == 1;
+  bool ambiguous = unary ? iv_test_one(fn, a) : iv_test_two(fn, truth, a, b, same);
+  a = lw__iv_expected(a);
+  b = lw__iv_expected(b);
+  bool doubtful = unary ? iv_test_one(fn, a) : iv_test_two(fn, truth, a, b, same);
+  *out_unknown = (uint8_t)((ambiguous ? INTERP_AMBIGUOUS : 0) | (doubtful ? INTERP_DOUBTFUL : 0));
   return truth;
 }
+
+/* ---- rounding --------------------------------------------------------------------------------*/
 
 static double least_normal_of(lw_dtype dtype) {
   switch (dtype) {
@@ -191,7 +245,8 @@ interp_rounding lw__interp_rounding(lw_dtype dtype, double ulp) {
   if (wide)
     r.relative += 4 * u; /* the ideal value is itself an f64 and its functions come from libm */
   r.flush = wide ? 0x1p-1022 : 0x1p-126;
-  /* Half a unit in the last place above the largest finite number: from there on rounding gives infinity. */
+  /* Half a unit in the last place above the largest finite number: from there on rounding gives
+   * infinity. */
   r.overflow = lw__dtype_largest(dtype) * ((2 - u) / (2 - 2 * u));
   return r;
 }
@@ -202,13 +257,18 @@ static double round_reach(double x, const interp_rounding *r) {
   return m < r->flush ? reach + r->flush : reach;
 }
 
-interp_iv lw__iv_round(interp_iv v, const interp_rounding *r, bool exact_op) {
-  if (isnan(v.lo) || lw__iv_is_top(v) || (v.lo == v.hi && (v.lo == 0 || isinf(v.lo)))) return v;
-  double spread = fmax(v.hi - v.f, v.f - v.lo);
-  if (exact_op && spread <= 0.25 * r->compute_unit * fabs(v.f) && fabs(v.f) >= r->least_normal &&
-      lw__round_to(r->dtype, v.f) == v.f) {
-    return v;
-  }
+/* Half of what rounding may do at most. */
+static double rounded_deviation(double dev, double f, const interp_rounding *r) {
+  double m = fabs(f);
+  if (!isfinite(f)) return dev;
+  if (m >= r->overflow) return isnan(dev) ? dev : INFINITY;
+  double most =
+      r->relative * m + r->unit * fmax(m, r->least_normal) + (m < r->flush ? r->flush : 0);
+  return lw__deviation_add(dev, 0.5 * most);
+}
+
+static interp_iv rounded_range(interp_iv v, const interp_rounding *r) {
+  if (isnan(v.lo) || lw__iv_is_top(v)) return v;
   interp_iv out = v;
   if (!isinf(v.lo)) out.lo = v.lo - round_reach(v.lo, r);
   if (!isinf(v.hi)) out.hi = v.hi + round_reach(v.hi, r);
@@ -216,6 +276,17 @@ interp_iv lw__iv_round(interp_iv v, const interp_rounding *r, bool exact_op) {
   if (v.hi <= 0 && out.hi > 0) out.hi = 0;
   if (v.hi + r->before_store * fabs(v.hi) >= r->overflow) out.hi = INFINITY;
   if (v.lo - r->before_store * fabs(v.lo) <= -r->overflow) out.lo = -INFINITY;
+  return out;
+}
+
+interp_iv lw__iv_round(interp_iv v, const interp_rounding *r, bool exact_op) {
+  if (v.lo == v.hi && (v.lo == 0 || isinf(v.lo))) return v;
+  bool representable =
+      exact_op && fabs(v.f) >= r->least_normal && lw__round_to(r->dtype, v.f) == v.f;
+  double spread = fmax(v.hi - v.f, v.f - v.lo), absorbed = 0.25 * r->compute_unit * fabs(v.f);
+  if (representable && spread <= absorbed) return v;
+  interp_iv out = rounded_range(v, r);
+  if (!representable || v.dev > absorbed) out.dev = rounded_deviation(v.dev, v.f, r);
   return out;
 }
 
@@ -238,10 +309,13 @@ void lw__interp_sum_add(interp_sum *s, interp_iv t) {
     s->hi += t.hi;
   }
   s->f += t.f;
+  s->variance += t.dev * t.dev;
+  s->squares += t.f * t.f;
 }
 
-/* |v| is the exact range of the sum; adds the accumulator's rounding in any order of at most |count| terms, then the
- * rounding of the result. Partial sums that may overflow on both sides leave nothing known. */
+/* |v| is the exact range of the sum; adds the accumulator's rounding in any order of at most
+ * |count| terms, then the rounding of the result. Partial sums that may overflow on both sides
+ * leave nothing known. */
 static interp_iv sum_round(interp_iv v, double magnitude, int64_t count, bool down, bool up,
                            const interp_rounding *r) {
   double unit = r->dtype == LW_DTYPE_F64 ? 2 * r->compute_unit : r->compute_unit;
@@ -259,7 +333,17 @@ static interp_iv sum_round(interp_iv v, double magnitude, int64_t count, bool do
   return w;
 }
 
-interp_iv lw__interp_sum_end(const interp_sum *s, const interp_rounding *r) {
+/* Deviation of the terms and of an accumulator whose partial sums are about as large as the sum, or
+ * as sums of terms of random sign. */
+static double sum_deviation(double f, double variance, double squares, int64_t count,
+                            const interp_rounding *r) {
+  if (!isfinite(f)) return 0;
+  double partial = fmax(fabs(f), sqrt(squares));
+  double dev = sqrt(variance + (double)count * pow(r->compute_unit * partial, 2));
+  return isinf(dev) ? NAN : dev; /* terms that may overflow may do so to either side */
+}
+
+static interp_iv sum_range(const interp_sum *s, const interp_rounding *r) {
   if (s->nan || (s->plus_inf && s->minus_inf)) return lw__iv_exact(NAN);
   bool both = (s->maybe_plus || s->plus_inf) && (s->maybe_minus || s->minus_inf);
   if (s->top || both) return lw__iv_top(s->f);
@@ -268,21 +352,34 @@ interp_iv lw__interp_sum_end(const interp_sum *s, const interp_rounding *r) {
     bool against = s->plus_inf ? s->some_negative : s->some_positive;
     return against && s->magnitude >= limit ? lw__iv_top(s->f) : lw__iv_exact(s->f);
   }
-  interp_iv v = {s->f, fmin(s->lo, s->f), fmax(s->hi, s->f)};
+  return (interp_iv){s->f, fmin(s->lo, s->f), fmax(s->hi, s->f), 0};
+}
+
+interp_iv lw__interp_sum_end(const interp_sum *s, const interp_rounding *r) {
+  interp_iv v = sum_range(s, r);
+  if (s->count == 1) {
+    v.dev = sqrt(s->variance);
+    return v;
+  }
   interp_rounding store = *r;
   store.relative = 0;
   double whole = r->dtype == LW_DTYPE_F64 ? 0x1p53 : 0x1p24;
-  bool exact = s->count <= 1 || (!s->fractional && s->magnitude <= whole);
-  if (!exact) v = sum_round(v, s->magnitude, s->count, s->some_negative, s->some_positive, r);
-  if (s->count == 1) return v;
+  bool exact = s->count == 0 || (!s->fractional && !s->top && s->magnitude <= whole);
+  if (!exact) {
+    bool finite = isfinite(s->f) && !lw__iv_is_top(v);
+    if (finite) v = sum_round(v, s->magnitude, s->count, s->some_negative, s->some_positive, r);
+    v.dev = sum_deviation(s->f, s->variance, s->squares, s->count, r);
+  }
   return lw__iv_round(v, &store, exact);
 }
 
-interp_iv lw__interp_sum_finite(double f, double error, double magnitude, int64_t count,
-                                const interp_rounding *r) {
+interp_iv lw__interp_sum_finite(double f, double error, double magnitude, double variance,
+                                double squares, int64_t count, const interp_rounding *r) {
   interp_rounding store = *r;
   store.relative = 0;
-  interp_iv v = {f, f - error, f + error};
-  if (magnitude == 0) return v;
-  return lw__iv_round(sum_round(v, magnitude, count, true, true, r), &store, false);
+  if (magnitude == 0 && variance == 0) return lw__iv_exact(f);
+  interp_iv v = isfinite(error) ? (interp_iv){f, f - error, f + error, 0} : lw__iv_top(f);
+  if (isfinite(error)) v = sum_round(v, magnitude, count, true, true, r);
+  v.dev = sum_deviation(f, variance, squares, count, r);
+  return lw__iv_round(v, &store, false);
 }

@@ -18,8 +18,8 @@ lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_ten
   return LW_OK;
 }
 
-/* ADD, SUB and MUL are never respelled; what they compute exactly every implementation computes exactly. Division by a
- * power of two is as good, and becomes a multiplication. */
+/* ADD, SUB and MUL are never respelled; what they compute exactly every implementation computes
+ * exactly. Division by a power of two is as good, and becomes a multiplication. */
 static bool map_is_exact_op(lw_fn fn, interp_iv b) {
   if (fn == LW_FN_ADD || fn == LW_FN_SUB || fn == LW_FN_MUL) return true;
   int exponent;
@@ -50,9 +50,16 @@ static void map_int(const lw_node *node, const interp_tensor *const *in, interp_
   const interp_tensor *a = in[0], *b = lw__fn_info[fn].arity > 1 ? in[1] : in[0];
   for (int64_t k = 0; k < out->count; k++) {
     out->i[k] = lw__fn_eval_i64(fn, a->dtype, a->i[k], b->i[k], 0);
-    if (lw__interp_is_ambiguous(a, k) || lw__interp_is_ambiguous(b, k))
-      lw__interp_make_unknown(out, k);
+    lw__interp_mark(out, k, lw__interp_unknown(a, k) | lw__interp_unknown(b, k));
   }
+}
+
+/* Does the outcome differ from |truth| when operands that are unknown in the way of |bit| are
+ * flipped? */
+static bool logic_differs(lw_fn fn, int64_t truth, int64_t a, int64_t b, bool flip_a, bool flip_b) {
+  bool differs = flip_a && lw__fn_eval_i64(fn, LW_DTYPE_BOOL, !a, b, 0) != truth;
+  differs = differs || (flip_b && lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a, !b, 0) != truth);
+  return differs || (flip_a && flip_b && lw__fn_eval_i64(fn, LW_DTYPE_BOOL, !a, !b, 0) != truth);
 }
 
 /* Two truth values that may each be both: unknown only when the outcomes differ. */
@@ -60,17 +67,13 @@ static void map_logic(const lw_node *node, const interp_tensor *const *in, inter
   lw_fn fn = node->attr.fn;
   const interp_tensor *a = in[0], *b = lw__fn_info[fn].arity > 1 ? in[1] : in[0];
   for (int64_t k = 0; k < out->count; k++) {
-    int64_t truth = lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a->i[k], b->i[k], 0);
-    out->i[k] = truth;
-    bool differs = false;
-    int64_t flip_a = lw__interp_is_ambiguous(a, k), flip_b = lw__interp_is_ambiguous(b, k);
-    for (int64_t x = 0; x <= flip_a; x++) {
-      for (int64_t y = 0; y <= flip_b; y++) {
-        differs =
-            differs || lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a->i[k] ^ x, b->i[k] ^ y, 0) != truth;
-      }
+    out->i[k] = lw__fn_eval_i64(fn, LW_DTYPE_BOOL, a->i[k], b->i[k], 0);
+    for (int bit = INTERP_AMBIGUOUS; bit <= INTERP_DOUBTFUL; bit *= 2) {
+      bool flip_a = (lw__interp_unknown(a, k) & bit) != 0,
+           flip_b = (lw__interp_unknown(b, k) & bit) != 0;
+      if (logic_differs(fn, out->i[k], a->i[k], b->i[k], flip_a, flip_b))
+        lw__interp_mark(out, k, (uint8_t)bit);
     }
-    if (differs) lw__interp_make_unknown(out, k);
   }
 }
 
@@ -78,27 +81,35 @@ static void map_test(const lw_node *node, const interp_tensor *const *in, interp
   lw_fn fn = node->attr.fn;
   const interp_tensor *a = in[0], *b = lw__fn_info[fn].arity > 1 ? in[1] : in[0];
   for (int64_t k = 0; k < out->count; k++) {
-    bool ambiguous = false;
-    out->i[k] = lw__iv_test(fn, lw__interp_get(a, k), lw__interp_get(b, k), a == b, &ambiguous);
-    if (ambiguous) lw__interp_make_unknown(out, k);
+    uint8_t unknown = 0;
+    out->i[k] = lw__iv_test(fn, lw__interp_get(a, k), lw__interp_get(b, k), a == b, &unknown);
+    lw__interp_mark(out, k, unknown);
   }
 }
 
 static void select_element(const interp_tensor *const *in, interp_tensor *out, int64_t k) {
-  const interp_tensor *chosen = in[in[0]->i[k] != 0 ? 1 : 2], *other = in[in[0]->i[k] != 0 ? 2 : 1];
+  const interp_tensor *chosen = in[in[0]->i[k] != 0 ? 1 : 2];
+  const interp_tensor *other = in[in[0]->i[k] != 0 ? 2 : 1];
+  uint8_t unknown = lw__interp_unknown(in[0], k);
   lw__interp_copy(out, k, chosen, k);
-  if (!lw__interp_is_ambiguous(in[0], k)) return;
+  if (unknown == 0) return;
   if (out->f == NULL) {
-    if (chosen->i[k] != other->i[k] || lw__interp_is_ambiguous(other, k))
-      lw__interp_make_unknown(out, k);
+    bool equal = chosen->i[k] == other->i[k];
+    lw__interp_mark(out, k, equal ? lw__interp_unknown(other, k) & unknown : unknown);
     return;
   }
-  interp_iv x = lw__interp_get(chosen, k), y = lw__interp_get(other, k);
-  double corner[4] = {x.lo, x.hi, y.lo, y.hi};
-  lw__interp_put(out, k, lw__iv_hull(x.f, corner, 4));
+  interp_iv x = lw__interp_get(chosen, k), y = lw__interp_get(other, k), v = x;
+  if ((unknown & INTERP_AMBIGUOUS) != 0) {
+    double corner[4] = {x.lo, x.hi, y.lo, y.hi};
+    v = lw__iv_hull(x.f, corner, 4);
+  }
+  v.dev = x.dev;
+  if ((unknown & INTERP_DOUBTFUL) != 0)
+    v.dev = lw__deviation_add(lw__deviation_add(x.dev, y.dev), fabs(x.f - y.f));
+  lw__interp_put(out, k, v);
 }
 
-/* ---- casts ---------------------------------------------------------------------------------------------------*/
+/* ---- casts -----------------------------------------------------------------------------------*/
 
 static bool cast_is_f8(lw_dtype t) { return t == LW_DTYPE_F8E4M3 || t == LW_DTYPE_F8E5M2; }
 
@@ -112,13 +123,22 @@ static bool cast_only_widens(lw_dtype from, lw_dtype to) {
          lw__dtype_largest(to) >= lw__dtype_largest(from);
 }
 
-/* A kernel may carry the unrounded value on, so the ideal value is not rounded; f8 is rounded for real. */
+static interp_iv cast_range_to_f8(interp_iv v, lw_dtype from, lw_dtype to) {
+  double f = cast_float(v.f, from, to);
+  double corner[2] = {cast_float(v.lo, from, to), cast_float(v.hi, from, to)};
+  return lw__iv_is_top(v) ? lw__iv_top(f) : lw__iv_hull(f, corner, 2);
+}
+
+static interp_iv cast_to_f8(interp_iv v, lw_dtype from, lw_dtype to) {
+  interp_iv w = cast_range_to_f8(v, from, to), e = cast_range_to_f8(lw__iv_expected(v), from, to);
+  w.dev = lw__iv_is_top(e) ? NAN : isnan(e.lo) ? 0 : fmax(e.hi - e.f, e.f - e.lo);
+  return w;
+}
+
+/* A kernel may carry the unrounded value on, so the ideal value is not rounded; f8 is rounded for
+ * real. */
 static interp_iv cast_interval(interp_iv v, lw_dtype from, lw_dtype to, const interp_rounding *r) {
-  if (cast_is_f8(to)) {
-    if (lw__iv_is_top(v)) return lw__iv_top(cast_float(v.f, from, to));
-    double corner[2] = {cast_float(v.lo, from, to), cast_float(v.hi, from, to)};
-    return lw__iv_hull(cast_float(v.f, from, to), corner, 2);
-  }
+  if (cast_is_f8(to)) return cast_to_f8(v, from, to);
   return cast_only_widens(from, to) ? v : lw__iv_round(v, r, true);
 }
 
@@ -133,15 +153,24 @@ static void cast_float_to_float(const interp_run *run, const interp_tensor *a, i
   }
 }
 
+static int64_t cast_int(double x, lw_dtype from, lw_dtype to) {
+  return lw__cast((lw_scalar){.f = x}, from, to).i;
+}
+
+/* Can the integer differ anywhere in [lo, hi]? */
+static bool cast_steps(double lo, double hi, lw_dtype from, lw_dtype to) {
+  if (isnan(lo) || lo == hi) return isnan(lo) != isnan(hi);
+  if (lo == -INFINITY && hi == INFINITY) return true;
+  if (to == LW_DTYPE_BOOL && lo <= 0 && hi >= 0) return true;
+  return cast_int(lo, from, to) != cast_int(hi, from, to);
+}
+
 static void cast_float_to_int(const interp_tensor *a, interp_tensor *out) {
   for (int64_t k = 0; k < out->count; k++) {
-    interp_iv v = lw__interp_get(a, k);
-    out->i[k] = lw__cast((lw_scalar){.f = v.f}, a->dtype, out->dtype).i;
-    if (lw__iv_is_exact(v)) continue;
-    int64_t lo = lw__cast((lw_scalar){.f = v.lo}, a->dtype, out->dtype).i;
-    int64_t hi = lw__cast((lw_scalar){.f = v.hi}, a->dtype, out->dtype).i;
-    bool crosses_zero = out->dtype == LW_DTYPE_BOOL && v.lo <= 0 && v.hi >= 0;
-    if (lo != hi || lw__iv_is_top(v) || crosses_zero) lw__interp_make_unknown(out, k);
+    interp_iv v = lw__interp_get(a, k), e = lw__iv_expected(v);
+    out->i[k] = cast_int(v.f, a->dtype, out->dtype);
+    if (cast_steps(v.lo, v.hi, a->dtype, out->dtype)) lw__interp_mark(out, k, INTERP_AMBIGUOUS);
+    if (cast_steps(e.lo, e.hi, a->dtype, out->dtype)) lw__interp_mark(out, k, INTERP_DOUBTFUL);
   }
 }
 
@@ -151,7 +180,7 @@ static void cast_int_to_float(const interp_run *run, const interp_tensor *a, int
   for (int64_t k = 0; k < out->count; k++) {
     interp_iv v = lw__iv_exact(lw__cast((lw_scalar){.i = a->i[k]}, a->dtype, to).f);
     lw__interp_put(out, k, cast_is_f8(out->dtype) ? v : lw__iv_round(v, &r, true));
-    if (lw__interp_is_ambiguous(a, k)) lw__interp_make_unknown(out, k);
+    lw__interp_mark(out, k, lw__interp_unknown(a, k));
   }
 }
 
@@ -165,7 +194,7 @@ static void map_cast(const interp_run *run, const interp_tensor *a, interp_tenso
   } else {
     for (int64_t k = 0; k < out->count; k++) {
       out->i[k] = lw__cast((lw_scalar){.i = a->i[k]}, a->dtype, out->dtype).i;
-      if (lw__interp_is_ambiguous(a, k)) lw__interp_make_unknown(out, k);
+      lw__interp_mark(out, k, lw__interp_unknown(a, k));
     }
   }
 }

@@ -1,5 +1,6 @@
-/* interp_move.c: the interpreter's movement nodes and gather: every element is copied from where the node's definition
- * says, by counting through the result's index. Shares nothing with the access maps, which are tested against it. */
+/* interp_move.c: the interpreter's movement nodes and gather: every element is copied from where
+ * the node's definition says, by counting through the result's index. Shares nothing with the
+ * access maps, which are tested against it. */
 #include "graph/interp_internal.h"
 
 static void strides_of(const interp_tensor *t, int64_t *out_stride) {
@@ -134,7 +135,7 @@ lw_status lw__interp_concat(interp_run *run, const lw_node *node, const interp_t
 /* Coordinate in data dim |d| of result element |k|. */
 static lw_status gather_coordinate(interp_run *run, const lw_node *node,
                                    const interp_tensor *const *in, uint32_t d, int64_t k,
-                                   const int64_t *index, int64_t *out_x, bool *out_ambiguous) {
+                                   const int64_t *index, int64_t *out_x, uint8_t *io_unknown) {
   int8_t select = node->attr.gather.select[d];
   if (select < 0) {
     *out_x = index[-1 - select];
@@ -142,8 +143,8 @@ static lw_status gather_coordinate(interp_run *run, const lw_node *node,
   }
   const interp_tensor *indices = in[1 + select];
   int64_t x = indices->i[k], extent = in[0]->dim[d];
-  if (lw__interp_is_ambiguous(indices, k)) {
-    *out_ambiguous = true;
+  *io_unknown |= lw__interp_unknown(indices, k);
+  if (*io_unknown != 0) {
     x = lw__min_i64(lw__max_i64(x, -extent), extent - 1);
   }
   if (x < -extent || x >= extent) {
@@ -160,14 +161,14 @@ lw_status lw__interp_gather(interp_run *run, const lw_node *node, const interp_t
   strides_of(in[0], stride);
   for (int64_t k = 0; k < out->count; k++, index_advance(out, index)) {
     int64_t at = 0;
-    bool ambiguous = false;
+    uint8_t unknown = 0;
     for (uint32_t d = 0; d < in[0]->rank; d++) {
       int64_t x = 0;
-      LW_TRY(gather_coordinate(run, node, in, d, k, index, &x, &ambiguous));
+      LW_TRY(gather_coordinate(run, node, in, d, k, index, &x, &unknown));
       at += x * stride[d];
     }
     lw__interp_copy(out, k, in[0], at);
-    if (ambiguous) lw__interp_make_unknown(out, k);
+    lw__interp_mark(out, k, unknown);
   }
   return LW_OK;
 }

@@ -1,11 +1,12 @@
-/* interp_sum.c: the interpreter's reductions, products and convolutions. Products and convolutions run over plain arrays of
- * doubles while all elements are finite: value, magnitude and magnitude with errors are summed in one loop. Everything else
- * takes the slow way, term by term with intervals. */
+/* interp_sum.c: the interpreter's reductions, products and convolutions. Products and convolutions
+ * run over plain arrays of doubles while all elements are finite: value, magnitude and magnitude
+ * with errors are summed in one loop. Everything else takes the slow way, term by term with
+ * intervals. */
 #include <string.h>
 
 #include "graph/interp_internal.h"
 
-/* ---- reductions ----------------------------------------------------------------------------------------------*/
+/* ---- reductions ------------------------------------------------------------------------------*/
 
 /* The operand's dims, split into those that stay and those that are reduced, with their strides. */
 typedef struct reduce_plan {
@@ -62,7 +63,8 @@ static interp_iv reduce_fold(const interp_tensor *t, const reduce_plan *p, int64
   return acc;
 }
 
-/* Rounding of a product in any order: relative, unless a partial product may leave the accumulator's range. */
+/* Rounding of a product in any order: relative, unless a partial product may leave the
+ * accumulator's range. */
 static interp_iv reduce_product(const interp_tensor *t, const reduce_plan *p, int64_t base,
                                 interp_rounding r) {
   interp_iv v = reduce_fold(t, p, base, LW_RED_PROD);
@@ -109,17 +111,16 @@ static void reduce_int(const lw_node *node, const interp_tensor *t, interp_tenso
   for (int64_t k = 0; k < out->count; k++) {
     int64_t base = reduce_offset(p.kept, p.kept_dim, p.kept_stride, k);
     int64_t acc = lw__red_identity_i64(red, t->dtype);
-    bool unknown = false, settled = false;
+    uint8_t unknown = 0, certain = 0;
     for (int64_t g = 0; g < p.gone_count; g++) {
       int64_t at = reduce_at(&p, base, g);
       acc = lw__fn_eval_i64(combine, t->dtype, acc, t->i[at], 0);
-      bool ambiguous = lw__interp_is_ambiguous(t, at);
-      unknown = unknown || ambiguous;
-      settled = settled || (!ambiguous && ((red == LW_RED_ANY && t->i[at] != 0) ||
-                                           (red == LW_RED_ALL && t->i[at] == 0)));
+      bool settles = (red == LW_RED_ANY && t->i[at] != 0) || (red == LW_RED_ALL && t->i[at] == 0);
+      unknown |= lw__interp_unknown(t, at);
+      if (settles) certain |= (uint8_t)(INTERP_UNKNOWN & ~lw__interp_unknown(t, at));
     }
     out->i[k] = acc;
-    if (unknown && !settled) lw__interp_make_unknown(out, k);
+    lw__interp_mark(out, k, (uint8_t)(unknown & ~certain));
   }
 }
 
@@ -133,58 +134,79 @@ lw_status lw__interp_reduce(interp_run *run, const lw_node *node, const interp_t
   return LW_OK;
 }
 
-/* ---- what products and convolutions share --------------------------------------------------------------------*/
+/* ---- what products and convolutions share ----------------------------------------------------*/
 
 static bool all_finite(const interp_tensor *t) {
   for (int64_t k = 0; k < t->count; k++) {
-    interp_iv v = lw__interp_get(t, k);
-    if (!isfinite(v.lo) || !isfinite(v.hi) || !isfinite(v.f)) return false;
+    if (!isfinite(t->f[k])) return false;
   }
   return true;
 }
 
-/* Largest magnitude each element may have: |f| + error. |t|'s own |f| is NOT used for it when exact: it is |f|. */
-static lw_status magnitudes_of(const interp_tensor *t, double **out) {
-  *out = NULL;
+/* One factor of a product as plain arrays: values, largest magnitudes (infinite where nothing is
+ * known), squares of values and of deviations. */
+typedef struct factor {
+  const double *value;
+  double *memory, *reach, *square, *variance;
+} factor;
+
+static lw_status factor_init(const interp_tensor *t, factor *out) {
   size_t bytes;
-  if (!lw__mul_size((size_t)t->count, sizeof(double), &bytes)) return LW_STATUS_OUT_OF_MEMORY;
-  LW_TRY(lw__mem_resize((void **)out, bytes > 0 ? bytes : sizeof(double)));
+  *out = (factor){.value = t->f};
+  if (!lw__mul_size((size_t)t->count, 3 * sizeof(double), &bytes)) return LW_STATUS_OUT_OF_MEMORY;
+  LW_TRY(lw__mem_resize((void **)&out->memory, bytes > 0 ? bytes : sizeof(double)));
+  out->reach = out->memory;
+  out->square = out->reach + t->count;
+  out->variance = out->square + t->count;
   for (int64_t k = 0; k < t->count; k++) {
     interp_iv v = lw__interp_get(t, k);
-    (*out)[k] = fabs(v.f) + fmax(v.hi - v.f, v.f - v.lo);
+    out->reach[k] = fabs(v.f) + fmax(v.hi - v.f, v.f - v.lo);
+    out->square[k] = v.f * v.f;
+    out->variance[k] = v.dev * v.dev;
   }
   return LW_OK;
 }
 
-/* Sums of one output element or one run of them. */
+/* Sums of a run of output elements: of a*b, |a*b|, (|a| + error)(|b| + error), dev^2 and (a*b)^2.
+ */
 typedef struct product_sums {
-  double *value, *magnitude, *reach; /* sums of a*b, |a*b|, (|a| + error)(|b| + error) */
+  double *value, *magnitude, *reach, *variance, *square;
 } product_sums;
+enum { PRODUCT_SUMS = 5 };
 
 static lw_status product_sums_init(product_sums *s, int64_t count) {
   size_t bytes;
   *s = (product_sums){0};
-  if (!lw__mul_size((size_t)count, 3 * sizeof(double), &bytes)) return LW_STATUS_OUT_OF_MEMORY;
+  if (!lw__mul_size((size_t)count, PRODUCT_SUMS * sizeof(double), &bytes))
+    return LW_STATUS_OUT_OF_MEMORY;
   LW_TRY(lw__mem_resize((void **)&s->value, bytes > 0 ? bytes : sizeof(double)));
   s->magnitude = s->value + count;
   s->reach = s->magnitude + count;
+  s->variance = s->reach + count;
+  s->square = s->variance + count;
   return LW_OK;
 }
 
 static void product_sums_clear(product_sums *s, int64_t count) {
-  if (count > 0) memset(s->value, 0, (size_t)count * 3 * sizeof(double));
+  if (count > 0) memset(s->value, 0, (size_t)count * PRODUCT_SUMS * sizeof(double));
 }
 
-/* value, magnitude and reach += b[j * step] * a for j in [0, count) */
-static void product_sums_add(product_sums *s, int64_t first, int64_t count, double a,
-                             double a_reach, const double *b, const double *b_reach, int64_t step) {
+/* Element |i| of |a| times elements |b_at| + j * step of |b|, j in [0, count), onto sums |first| +
+ * j. */
+static void product_sums_add(product_sums *s, int64_t first, int64_t count, const factor *a,
+                             int64_t i, const factor *b, int64_t b_at, int64_t step) {
   double *value = s->value + first, *magnitude = s->magnitude + first, *reach = s->reach + first;
-  double a_magnitude = fabs(a);
+  double *variance = s->variance + first, *square = s->square + first;
+  double x = a->value[i], x_magnitude = fabs(x), x_reach = a->reach[i];
+  double x_square = a->square[i], x_variance = a->variance[i];
   for (int64_t j = 0; j < count; j++) {
-    double x = b[j * step];
-    value[j] += a * x;
-    magnitude[j] += a_magnitude * fabs(x);
-    reach[j] += a_reach * b_reach[j * step];
+    int64_t at = b_at + j * step;
+    double y = b->value[at];
+    value[j] += x * y;
+    magnitude[j] += x_magnitude * fabs(y);
+    reach[j] += x_reach * b->reach[at];
+    variance[j] += x_square * b->variance[at] + x_variance * (b->square[at] + b->variance[at]);
+    square[j] += x_square * b->square[at];
   }
 }
 
@@ -195,9 +217,11 @@ static void product_sums_store(const product_sums *s, int64_t count, int64_t ter
       out->f[first + j] = lw__round_to(out->dtype, s->value[j]);
       continue;
     }
-    double error = fmax(s->reach[j] - s->magnitude[j], 0);
+    double error = s->reach[j] - s->magnitude[j];
+    if (error < 0) error = 0;
     lw__interp_put(out, first + j,
-                   lw__interp_sum_finite(s->value[j], error, s->reach[j], terms, r));
+                   lw__interp_sum_finite(s->value[j], error, s->reach[j], s->variance[j],
+                                         s->square[j], terms, r));
   }
 }
 
@@ -216,7 +240,7 @@ static void product_put(const interp_run *run, interp_tensor *out, int64_t k, co
   lw__interp_put(out, k, v);
 }
 
-/* ---- dot -----------------------------------------------------------------------------------------------------*/
+/* ---- dot -------------------------------------------------------------------------------------*/
 
 typedef struct dot_sizes {
   int64_t batch, m, n, k;
@@ -226,15 +250,15 @@ static void dot_int(const interp_tensor *a, const interp_tensor *b, dot_sizes z,
                     interp_tensor *out) {
   for (int64_t e = 0; e < out->count; e++) {
     int64_t col = e % z.n, row = e / z.n, batch = row / z.m, acc = 0;
-    bool unknown = false;
+    uint8_t unknown = 0;
     for (int64_t k = 0; k < z.k; k++) {
       int64_t i = row * z.k + k, j = (batch * z.k + k) * z.n + col;
       int64_t term = lw__fn_eval_i64(LW_FN_MUL, out->dtype, a->i[i], b->i[j], 0);
       acc = lw__fn_eval_i64(LW_FN_ADD, out->dtype, acc, term, 0);
-      unknown = unknown || lw__interp_is_ambiguous(a, i) || lw__interp_is_ambiguous(b, j);
+      unknown |= lw__interp_unknown(a, i) | lw__interp_unknown(b, j);
     }
     out->i[e] = acc;
-    if (unknown) lw__interp_make_unknown(out, e);
+    lw__interp_mark(out, e, unknown);
   }
 }
 
@@ -254,23 +278,22 @@ static void dot_by_terms(const interp_run *run, const interp_tensor *a, const in
 static lw_status dot_finite(const interp_tensor *a, const interp_tensor *b, dot_sizes z,
                             interp_tensor *out) {
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
-  double *a_reach = NULL, *b_reach = NULL;
+  factor fa = {0}, fb = {0};
   product_sums sums = {0};
   lw_status status;
-  if ((status = magnitudes_of(a, &a_reach)) != LW_OK) goto done;
-  if ((status = magnitudes_of(b, &b_reach)) != LW_OK) goto done;
+  if ((status = factor_init(a, &fa)) != LW_OK) goto done;
+  if ((status = factor_init(b, &fb)) != LW_OK) goto done;
   if ((status = product_sums_init(&sums, z.n)) != LW_OK) goto done;
   for (int64_t row = 0; row < z.batch * z.m; row++) {
     product_sums_clear(&sums, z.n);
     for (int64_t k = 0; k < z.k; k++) {
-      int64_t i = row * z.k + k, j = (row / z.m * z.k + k) * z.n;
-      product_sums_add(&sums, 0, z.n, a->f[i], a_reach[i], b->f + j, b_reach + j, 1);
+      product_sums_add(&sums, 0, z.n, &fa, row * z.k + k, &fb, (row / z.m * z.k + k) * z.n, 1);
     }
     product_sums_store(&sums, z.n, z.k, &r, out, row * z.n);
   }
 done:
-  lw__mem_free(a_reach);
-  lw__mem_free(b_reach);
+  lw__mem_free(fa.memory);
+  lw__mem_free(fb.memory);
   lw__mem_free(sums.value);
   return status;
 }
@@ -291,9 +314,10 @@ lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tens
   return LW_OK;
 }
 
-/* ---- conv ----------------------------------------------------------------------------------------------------
- * With |spatial| below 3 the missing dims come first, with extent 1. A transposed convolution is written as what it
- * gathers: result o takes x at i where o = i * stride + tap * dilation - pad_lo. */
+/* ---- conv ------------------------------------------------------------------------------------
+ * With |spatial| below 3 the missing dims come first, with extent 1. A transposed convolution is
+ * written as what it gathers: result o takes x at i where o = i * stride + tap * dilation - pad_lo.
+ */
 
 typedef struct conv_sizes {
   int64_t n, m, group, c_per_group, m_per_group;
@@ -334,7 +358,8 @@ static int64_t conv_position(const conv_sizes *z, int s, int64_t o, int64_t t) {
   return i >= 0 && i < z->x[s] ? i : -1;
 }
 
-/* Row-major offset of the weight's spatial taps for input channel |c| and output channel |m| (both within group g). */
+/* Row-major offset of the weight's spatial taps for input channel |c| and output channel |m| (both
+ * within group g). */
 static int64_t conv_weight(const conv_sizes *z, int64_t g, int64_t c, int64_t m) {
   int64_t taps = z->w[0] * z->w[1] * z->w[2];
   int64_t channel = z->transposed ? (g * z->c_per_group + c) * z->m_per_group + m
@@ -342,8 +367,8 @@ static int64_t conv_weight(const conv_sizes *z, int64_t g, int64_t c, int64_t m)
   return channel * taps;
 }
 
-/* The result positions [first, last) along the last dim for which tap |t| reads inside x; the position in x is
- * i0 + (o - first) * stride. Not for transposed convolutions. */
+/* The result positions [first, last) along the last dim for which tap |t| reads inside x; the
+ * position in x is i0 + (o - first) * stride. Not for transposed convolutions. */
 static void conv_inside(const conv_sizes *z, int64_t t, int64_t *out_first, int64_t *out_last) {
   int64_t shift = t * z->dilation[2] - z->pad[2], stride = z->stride[2];
   int64_t first = shift >= 0 ? 0 : lw__ceil_div(-shift, stride);
@@ -352,33 +377,25 @@ static void conv_inside(const conv_sizes *z, int64_t t, int64_t *out_first, int6
   *out_last = lw__min_i64(last, z->o[2]);
 }
 
-typedef struct conv_arrays {
-  const double *x, *x_reach, *w, *w_reach;
-} conv_arrays;
-
 /* Adds one tap row: result row of |s| gets weight tap (.., t) times the x row at |x_row|. */
-static void conv_add_row(const conv_sizes *z, const conv_arrays *d, int64_t x_row, int64_t w_at,
-                         int64_t t, product_sums *s, int64_t out_row) {
-  double w = d->w[w_at], reach = d->w_reach[w_at];
+static void conv_add_row(const conv_sizes *z, const factor *x, const factor *w, int64_t x_row,
+                         int64_t w_at, int64_t t, product_sums *s, int64_t out_row) {
   if (!z->transposed) {
     int64_t first, last;
     conv_inside(z, t, &first, &last);
     int64_t x_at = x_row + first * z->stride[2] - z->pad[2] + t * z->dilation[2];
-    if (last > first) {
-      product_sums_add(s, out_row + first, last - first, w, reach, d->x + x_at, d->x_reach + x_at,
-                       z->stride[2]);
-    }
+    if (last > first)
+      product_sums_add(s, out_row + first, last - first, w, w_at, x, x_at, z->stride[2]);
     return;
   }
   for (int64_t o = 0; o < z->o[2]; o++) {
     int64_t i = conv_position(z, 2, o, t);
-    if (i >= 0)
-      product_sums_add(s, out_row + o, 1, w, reach, d->x + x_row + i, d->x_reach + x_row + i, 1);
+    if (i >= 0) product_sums_add(s, out_row + o, 1, w, w_at, x, x_row + i, 1);
   }
 }
 
 /* One input channel into one output plane. */
-static void conv_add_channel(const conv_sizes *z, const conv_arrays *d, int64_t x_base,
+static void conv_add_channel(const conv_sizes *z, const factor *x, const factor *w, int64_t x_base,
                              int64_t w_base, product_sums *s) {
   for (int64_t t0 = 0; t0 < z->w[0]; t0++) {
     for (int64_t t1 = 0; t1 < z->w[1]; t1++) {
@@ -388,8 +405,8 @@ static void conv_add_channel(const conv_sizes *z, const conv_arrays *d, int64_t 
         if (i0 < 0 || i1 < 0) continue;
         int64_t x_row = x_base + (i0 * z->x[1] + i1) * z->x[2];
         for (int64_t t2 = 0; t2 < z->w[2]; t2++) {
-          conv_add_row(z, d, x_row, w_base + (t0 * z->w[1] + t1) * z->w[2] + t2, t2, s,
-                       rows * z->o[2]);
+          int64_t w_at = w_base + (t0 * z->w[1] + t1) * z->w[2] + t2;
+          conv_add_row(z, x, w, x_row, w_at, t2, s, rows * z->o[2]);
         }
       }
     }
@@ -401,30 +418,30 @@ static lw_status conv_finite(const interp_tensor *x, const interp_tensor *w, con
   interp_rounding r = lw__interp_rounding(out->dtype, 0);
   int64_t plane = z->o[0] * z->o[1] * z->o[2], x_plane = z->x[0] * z->x[1] * z->x[2];
   int64_t terms = z->c_per_group * z->w[0] * z->w[1] * z->w[2];
-  double *x_reach = NULL, *w_reach = NULL;
+  factor fx = {0}, fw = {0};
   product_sums sums = {0};
   lw_status status;
-  if ((status = magnitudes_of(x, &x_reach)) != LW_OK) goto done;
-  if ((status = magnitudes_of(w, &w_reach)) != LW_OK) goto done;
+  if ((status = factor_init(x, &fx)) != LW_OK) goto done;
+  if ((status = factor_init(w, &fw)) != LW_OK) goto done;
   if ((status = product_sums_init(&sums, plane)) != LW_OK) goto done;
-  conv_arrays d = {x->f, x_reach, w->f, w_reach};
   for (int64_t nm = 0; nm < z->n * z->m; nm++) {
     int64_t n = nm / z->m, g = nm % z->m / z->m_per_group, m = nm % z->m_per_group;
     product_sums_clear(&sums, plane);
     for (int64_t c = 0; c < z->c_per_group; c++) {
       int64_t x_base = ((n * z->group + g) * z->c_per_group + c) * x_plane;
-      conv_add_channel(z, &d, x_base, conv_weight(z, g, c, m), &sums);
+      conv_add_channel(z, &fx, &fw, x_base, conv_weight(z, g, c, m), &sums);
     }
     product_sums_store(&sums, plane, terms, &r, out, nm * plane);
   }
 done:
-  lw__mem_free(x_reach);
-  lw__mem_free(w_reach);
+  lw__mem_free(fx.memory);
+  lw__mem_free(fw.memory);
   lw__mem_free(sums.value);
   return status;
 }
 
-/* Offset of the x element that tap number |t| reads for result element |o| (both linear over the spatial dims), or -1. */
+/* Offset of the x element that tap number |t| reads for result element |o| (both linear over the
+ * spatial dims), or -1. */
 static int64_t conv_source(const conv_sizes *z, int64_t o, int64_t t) {
   int64_t at = 0, at_step = 1;
   for (int s = 2; s >= 0; s--) {
@@ -464,7 +481,7 @@ static void conv_float_term(void *context, const interp_tensor *x, int64_t x_at,
 
 typedef struct conv_int_sum {
   int64_t acc;
-  bool unknown;
+  uint8_t unknown;
 } conv_int_sum;
 
 static void conv_int_term(void *context, const interp_tensor *x, int64_t x_at,
@@ -472,7 +489,7 @@ static void conv_int_term(void *context, const interp_tensor *x, int64_t x_at,
   conv_int_sum *s = context;
   int64_t product = lw__fn_eval_i64(LW_FN_MUL, x->dtype, x->i[x_at], w->i[w_at], 0);
   s->acc = lw__fn_eval_i64(LW_FN_ADD, x->dtype, s->acc, product, 0);
-  s->unknown = s->unknown || lw__interp_is_ambiguous(x, x_at) || lw__interp_is_ambiguous(w, w_at);
+  s->unknown |= lw__interp_unknown(x, x_at) | lw__interp_unknown(w, w_at);
 }
 
 static void conv_by_terms(const interp_run *run, const interp_tensor *x, const interp_tensor *w,
@@ -483,7 +500,7 @@ static void conv_by_terms(const interp_run *run, const interp_tensor *x, const i
       conv_int_sum s = {0};
       conv_each_term(z, x, w, k, conv_int_term, &s);
       out->i[k] = s.acc;
-      if (s.unknown) lw__interp_make_unknown(out, k);
+      lw__interp_mark(out, k, s.unknown);
     } else {
       interp_sum sum = {0};
       conv_each_term(z, x, w, k, conv_float_term, &sum);

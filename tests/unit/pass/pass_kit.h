@@ -50,13 +50,14 @@ static inline lw_host_tensor *kit_inputs(const lw_graph *g, uint64_t seed, lw_ar
 
 /* The outputs of |after|, computed strictly, must lie inside the bounds around those of |before|.
  */
-static inline void kit_compare(const lw_graph *before, const lw_graph *after, uint64_t seed,
-                               const char *what) {
+static inline double kit_compare(const lw_graph *before, const lw_graph *after, uint64_t seed,
+                                 const char *what) {
   lw_arena arena = {0};
   lw_host_tensor *in = kit_inputs(before, seed, &arena);
   uint32_t outputs = before->outputs.count;
   lw_oracle_tensor *want, *got;
   lw_diag diag = {0};
+  double deviations = 0;
   assert_ok(lw__arena_alloc(&arena, outputs, sizeof *want, &want));
   assert_ok(lw__arena_alloc(&arena, outputs, sizeof *got, &got));
   assert_int_equal(after->outputs.count, outputs);
@@ -83,10 +84,16 @@ static inline void kit_compare(const lw_graph *before, const lw_graph *after, ui
         fail_msg("%s: output %u element %lld: %.9g instead of %.9g +- %.9g", what, o,
                  (long long)c.worst_index, c.worst_got, c.worst_want, c.worst_bound);
       }
+      if (c.suspect > 0) {
+        fail_msg("%s: output %u element %lld is %.3g deviations off", what, o,
+                 (long long)c.worst_deviations_index, c.worst_deviations);
+      }
+      if (c.worst_deviations > deviations) deviations = c.worst_deviations;
     }
   }
   lw__diag_deinit(&diag);
   lw__arena_deinit(&arena);
+  return deviations;
 }
 
 #endif

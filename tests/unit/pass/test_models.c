@@ -44,11 +44,12 @@ static void check_model(const char *name) {
     fail_msg("%s: %s", name, lw__diag_first_error(&diag));
   int64_t passed = lw__now_ns();
   assert_true(after.nodes.count <= before.nodes.count);
-  kit_compare(&before, &after, 1, name);
+  double deviations = kit_compare(&before, &after, 1, name);
   int64_t compared = lw__now_ns();
-  print_message("%s: %u nodes, then %u; passes %.1f ms, interpreter %.1f ms\n", name,
-                before.nodes.count, after.nodes.count, (double)(passed - begin) * 1e-6,
-                (double)(compared - passed) * 1e-6);
+  print_message(
+      "%s: %u nodes, then %u; passes %.1f ms, interpreter %.1f ms, error %.2g deviations\n", name,
+      before.nodes.count, after.nodes.count, (double)(passed - begin) * 1e-6,
+      (double)(compared - passed) * 1e-6, deviations);
   kit_print(&after, &first);
   assert_ok(lw__pass_run(&after, &options, &diag));
   kit_print(&after, &second);

@@ -1,5 +1,6 @@
-/* test_rules.c: what texts cannot say well: constants that differ far from their beginning, every rule of the tables, large
- * graphs in linear time, deep graphs without recursion, callbacks, and notes said once. */
+/* test_rules.c: what texts cannot say well: constants that differ far from their beginning, every
+ * rule of the tables, large graphs in linear time, deep graphs without recursion, callbacks, and
+ * notes said once. */
 #include "pass_kit.h"
 
 static void run_all(lw_graph *g, lw_diag *diag) {
@@ -29,7 +30,8 @@ static void large_constants_are_compared_in_full(void **state) {
   lw__graph_deinit(&g);
 }
 
-/* Rules are checked when they are read, all of them by every run. Here every function meets them, in every type. */
+/* Rules are checked when they are read, all of them by every run. Here every function meets them,
+ * in every type. */
 static void every_function_meets_the_rules(void **state) {
   (void)state;
   static const lw_dtype types[] = {LW_DTYPE_F32, LW_DTYPE_F16, LW_DTYPE_I32, LW_DTYPE_BOOL};
@@ -43,7 +45,8 @@ static void every_function_meets_the_rules(void **state) {
       lw_shape shape = lw__shape_of(1, (const int64_t[]){3});
       assert_ok(lw__graph_init(&g, &diag));
       for (int i = 0; i < 3; i++) {
-        assert_ok(lw__graph_input(&g, select && i == 0 ? LW_DTYPE_BOOL : types[t], &shape, NULL, &in[i]));
+        assert_ok(
+            lw__graph_input(&g, select && i == 0 ? LW_DTYPE_BOOL : types[t], &shape, NULL, &in[i]));
       }
       assert_ok(lw__graph_map(&g, (lw_fn)fn, in, &v));
       assert_ok(lw__graph_output(&g, v, "y"));
@@ -77,7 +80,8 @@ static int64_t time_chain(int length) {
 static void large_graphs_take_linear_time(void **state) {
   (void)state;
   int64_t small = time_chain(3000), large = time_chain(60000);
-  print_message("4000 nodes %.1f ms, 80000 nodes %.1f ms\n", (double)small * 1e-6, (double)large * 1e-6);
+  print_message("4000 nodes %.1f ms, 80000 nodes %.1f ms\n", (double)small * 1e-6,
+                (double)large * 1e-6);
   assert_true(large < small * 20 * 6 + 200000000);
 }
 
@@ -105,7 +109,8 @@ static void long_chains_of_movements_take_linear_time(void **state) {
   lw__graph_deinit(&g);
 }
 
-static lw_status count_calls(void *context, const char *pass, uint32_t round, const lw_graph *graph) {
+static lw_status count_calls(void *context, const char *pass, uint32_t round,
+                             const lw_graph *graph) {
   (void)round;
   assert_true(graph->nodes.count > 0);
   ((uint32_t *)context)[strcmp(pass, "canon") == 0] += 1;
@@ -128,7 +133,8 @@ static void callbacks_see_every_pass(void **state) {
   lw__pass_options_init(&options);
   options.after = count_calls;
   options.context = calls;
-  kit_parse("%x = input f32[3]\n%1 = map.neg f32[3] %x\n%2 = map.neg f32[3] %1\noutput y %2\n", &diag, &g);
+  kit_parse("%x = input f32[3]\n%1 = map.neg f32[3] %x\n%2 = map.neg f32[3] %1\noutput y %2\n",
+            &diag, &g);
   assert_ok(lw__pass_run(&g, &options, &diag));
   assert_true(calls[1] >= 2 && calls[0] + calls[1] >= lw__pass_count);
   options.after = refuse;
@@ -146,7 +152,8 @@ static void notes_are_said_once(void **state) {
   kit_parse(
       "%x = input f32[1, 2, 3, 3]\n%w = input f32[2, 2, 1, 1]\n%s = const f32[1, 2, 1, 1] {2, 3}\n"
       "%3 = conv f32[1, 2, 3, 3] %x, %w  ; conv\n%4 = expand f32[1, 2, 3, 3] %s\n"
-      "%5 = map.mul f32[1, 2, 3, 3] %3, %4  ; bn\n%6 = map.neg f32[1, 2, 3, 3] %5\n%7 = map.neg f32[1, 2, 3, 3] %6\n"
+      "%5 = map.mul f32[1, 2, 3, 3] %3, %4  ; bn\n%6 = map.neg f32[1, 2, 3, 3] %5\n%7 = map.neg "
+      "f32[1, 2, 3, 3] %6\n"
       "output y %7\n",
       &diag, &g);
   run_all(&g, &diag);
@@ -164,7 +171,8 @@ static void symbols_stay_symbols(void **state) {
   lw_text out = {0};
   kit_parse(
       "%x = input f32[n, 4]\n%1 = permute f32[4, n] %x perm=[1, 0]\n%2 = map.tanh f32[4, n] %1\n"
-      "%3 = permute f32[n, 4] %2 perm=[1, 0]\n%4 = reshape f32[n, 1, 4] %3\n%5 = const f32[1, 1, 4] {1, 2, 3, 4}\n"
+      "%3 = permute f32[n, 4] %2 perm=[1, 0]\n%4 = reshape f32[n, 1, 4] %3\n%5 = const f32[1, 1, "
+      "4] {1, 2, 3, 4}\n"
       "%6 = expand f32[n, 1, 4] %5\n%7 = map.add f32[n, 1, 4] %4, %6\noutput y %7\n",
       &diag, &g);
   run_all(&g, &diag);
