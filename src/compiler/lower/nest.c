@@ -24,14 +24,26 @@ static lw_status push_arg(lw_nest *nest, lw_larg arg) {
   return lw_vec_push(&nest->launch->args, arg);
 }
 
-lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars,
-                          uint32_t scalar_count, lw_diag *diag) {
+/* The policy's register limit as blocks that must fit on a multiprocessor at once, which is how CUDA compilers take it. */
+static uint32_t blocks_for_policy(const lw_lower_options *options, uint32_t threads) {
+  if (!options->policy || options->policy->max_registers >= options->profile->max_registers_per_thread) return 0;
+  uint32_t blocks = options->profile->registers_per_sm / (threads * options->policy->max_registers);
+  uint32_t most = options->profile->max_threads_per_sm / threads;
+  return blocks < most ? blocks : most;
+}
+
+lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars, uint32_t scalar_count, lw_diag *diag) {
+  lw_kernel *kernel = &nest->launch->kernel;
   LW_TRY(nest->kb.status);
   LW_TRY(nest->pool->ix.status);
   nest->launch->grid = grid;
   for (uint32_t i = 0; i < scalar_count; i++)
     LW_TRY(push_arg(nest, (lw_larg){.kind = LW_LARG_SCALAR, .scalar = scalars[i]}));
-  return lw__kernel_verify(&nest->launch->kernel, diag);
+  if (kernel->target == LW_KTARGET_GPU) kernel->min_blocks_per_sm = blocks_for_policy(nest->options, kernel->block_threads);
+  if (nest->options->policy && lw__kernel_shared_bytes(kernel) > nest->options->policy->max_shared_bytes)
+    return lw__fail(diag, LW_STATUS_UNSUPPORTED, NULL, "a kernel needs %zu bytes of shared memory, the policy allows %u",
+                    lw__kernel_shared_bytes(kernel), nest->options->policy->max_shared_bytes);
+  return lw__kernel_verify(kernel, diag);
 }
 
 void lw__nest_deinit(lw_nest *nest) {

@@ -75,7 +75,8 @@ static bool fits_registers(const rows_plan *plan, const lw_region *region,
     words += (double)(plan->chunks * plan->lanes) *
              (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) / 4;
   double limit = (double)register_budget / plan->threads - spare_registers;
-  if (limit > 255 - spare_registers) limit = 255 - spare_registers;
+  if (most > 255) most = 255;
+  if (limit > most - spare_registers) limit = most - spare_registers;
   return plan->chunks > 0 && plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
 }
 
@@ -415,7 +416,7 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
   rows_nest rn = {.plan = plan, .cv = cv, .j = j};
   uint32_t *kept = NULL;
   lw_status status = lw__stages_init(&rn.stages, region, cv, j);
-  if (status == LW_OK) plan->keep = fits_registers(plan, region, &rn.stages);
+  if (status == LW_OK) plan->keep = fits_registers(plan, region, &rn.stages, options);
   if (status == LW_OK)
     status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
   if (status == LW_OK) status = open_rows(&rn, r);
