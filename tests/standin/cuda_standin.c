@@ -346,7 +346,8 @@ static void *compile(const char *source) {
   void *handle = NULL;
   if (text.status == LW_OK && lw__file_write(path, text.data, text.len, NULL) == LW_OK) {
     snprintf(command, sizeof command,
-             "cc -O1 -w -std=gnu17 -shared -fPIC -I%s -include standin/shim.h -o %s/k.so %s -lm",
+             "cc -O1 -w -ffp-contract=off -std=gnu17 -shared -fPIC -I%s -include standin/shim.h -o "
+             "%s/k.so %s -lm",
              LW_STANDIN_TESTS, dir, path);
     if (system(command) == 0) {
       snprintf(path, sizeof path, "%s/k.so", dir);

@@ -66,6 +66,14 @@ static inline int __double2hiint(double x) {
 }
 static inline int __double2loint(double x) { return (int)(unsigned)__double_as_longlong(x); }
 
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fsub_rn(float a, float b) { return a - b; }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double __dadd_rn(double a, double b) { return a + b; }
+static inline double __dsub_rn(double a, double b) { return a - b; }
+static inline double __dmul_rn(double a, double b) { return a * b; }
+static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline double __ddiv_rn(double a, double b) { return a / b; }
 static inline float __fsqrt_rn(float x) { return sqrtf(x); }
