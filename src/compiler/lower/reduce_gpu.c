@@ -69,8 +69,8 @@ static void choose_team(rows_plan *plan, const lw_region *region) {
 /* Kept rows must fit beside everything else; loads of one pass count too because they are in flight
  * together. */
 static bool fits_registers(const rows_plan *plan, const lw_region *region,
-                           const lw_stages *stages) {
-  double words = 0;
+                           const lw_stages *stages, const lw_lower_options *options) {
+  double words = 0, most = options->policy ? options->policy->max_registers : 255;
   for (uint32_t i = 0; i < stages->kept.count; i++)
     words += (double)(plan->chunks * plan->lanes) *
              (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) / 4;
