@@ -365,6 +365,51 @@ static void a_wrong_element_is_outside(void **state) {
   kit_deinit(&k);
 }
 
+enum { DEEP_WIDTH = 64, DEEP_LAYERS = 12 };
+
+/* x + tanh(x W / 4) again and again, in float; in layer |wrong| one term of every product is left
+ * out. */
+static void deep_network(const float *x, const float *w, int wrong, float *out) {
+  float v[DEEP_WIDTH], y[DEEP_WIDTH];
+  memcpy(v, x, sizeof v);
+  for (int layer = 0; layer < DEEP_LAYERS; layer++) {
+    for (int n = 0; n < DEEP_WIDTH; n++) {
+      float sum = 0;
+      for (int k = layer == wrong ? 1 : 0; k < DEEP_WIDTH; k++) sum += v[k] * w[k * DEEP_WIDTH + n];
+      y[n] = v[n] + tanhf(sum * 0.25f);
+    }
+    memcpy(v, y, sizeof v);
+  }
+  memcpy(out, v, sizeof v);
+}
+
+/* Twelve layers on, the worst case says nothing; the expected deviation still tells right from
+ * wrong. */
+static void deep_networks_are_judged_by_deviation(void **state) {
+  (void)state;
+  kit k;
+  kit_init(&k);
+  lw_value_id v = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(1, DEEP_WIDTH));
+  lw_value_id w = kit_input(&k, LW_DTYPE_F32, KIT_SHAPE(DEEP_WIDTH, DEEP_WIDTH));
+  fill_normal(&k, 9);
+  for (int layer = 0; layer < DEEP_LAYERS; layer++) {
+    lw_value_id y;
+    assert_ok(lw__graph_dot(&k.g, v, w, &y));
+    y = kit_map(&k, LW_FN_MUL, y, kit_splat(&k, y, 0.25));
+    v = kit_map(&k, LW_FN_ADD, v, kit_map(&k, LW_FN_TANH, y, y));
+  }
+  kit_run(&k, v);
+  float got[DEEP_WIDTH];
+  lw_compare c;
+  deep_network(k.in[0].data, k.in[1].data, -1, got);
+  lw__interp_compare(&k.ideal, got, &c);
+  assert_true(c.suspect == 0 && c.bad == 0 && c.worst_deviations < 8);
+  deep_network(k.in[0].data, k.in[1].data, 4, got);
+  lw__interp_compare(&k.ideal, got, &c);
+  assert_true(c.bad < DEEP_WIDTH / 8 && c.suspect > DEEP_WIDTH / 2);
+  kit_deinit(&k);
+}
+
 /* ---- special cases that networks rely on
  * ---------------------------------------------------------------------*/
 
@@ -545,6 +590,7 @@ int main(void) {
       cmocka_unit_test(a_missing_term_is_outside),
       cmocka_unit_test(a_narrow_accumulator_is_outside),
       cmocka_unit_test(a_wrong_element_is_outside),
+      cmocka_unit_test(deep_networks_are_judged_by_deviation),
       cmocka_unit_test(masks_are_understood),
       cmocka_unit_test(overflow_is_an_end_of_the_interval),
       cmocka_unit_test(integer_valued_floats_are_exact),
