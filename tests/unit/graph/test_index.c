@@ -247,6 +247,46 @@ static void test_random(void **state) {
   }
 }
 
+/* Extents and divisors as large as those of real tensors, at random points. */
+static void test_large(void **state) {
+  (void)state;
+  static const int64_t common[] = {64, 96, 128, 768, 1000, 1024, 3072, 4096, 50257};
+  for (uint64_t seed = 0; seed < 1000; seed++) {
+    world w;
+    world_init(&w, seed);
+    w.vars = 0;
+    w.count = 0;
+    for (int v = 0; v < MAX_VARS; v++) {
+      w.extent[v] = pick(&w, 0, 1) ? common[pick(&w, 0, 8)] : pick(&w, 1, 1 << pick(&w, 1, 20));
+      w.var[v] = lw__ix_new_var(&w.pool, w.extent[v]); /* numbers go on where world_init's end */
+      push(&w, (naive){.op = N_VAR, .m = v});
+    }
+    w.vars = MAX_VARS;
+    int sum = 0;
+    for (int k = 0; k < 4; k++) {
+      int64_t a = common[pick(&w, 0, 8)], b = pick(&w, 2, 200);
+      int e = push_add(&w, push_affine(&w, (int)pick(&w, 0, 3), a, pick(&w, -5, 5)), sum);
+      int low = push_mod(&w, e, b), high = push_mod(&w, push_div(&w, e, b), a);
+      bool fits = pick(&w, 0, 1);
+      sum = push_add(&w, push_affine(&w, high, fits ? b : pick(&w, -9, 99), 0), low);
+      push_div(&w, push_affine(&w, sum, 1, pick(&w, -99, 99)), common[pick(&w, 0, 8)]);
+    }
+    assert_ok(w.pool.status);
+    uint32_t first = lw__ix_var_number(&w.pool, w.var[0]);
+    for (int point = 0; point < 40; point++) {
+      int64_t values[2 * MAX_VARS] = {0};
+      for (int v = 0; v < MAX_VARS; v++) values[first + (uint32_t)v] = pick(&w, 0, w.extent[v] - 1);
+      for (int i = 0; i < w.count; i++) {
+        int64_t got = lw__ix_eval(&w.pool, w.node[i].ix, values);
+        assert_true(got == naive_eval(&w, i, values + first));
+        const lw_ix_node *node = lw__ix_node(&w.pool, w.node[i].ix);
+        assert_true(got >= node->lo && got <= node->hi);
+      }
+    }
+    lw__ix_pool_deinit(&w.pool);
+  }
+}
+
 /* ---- edges ------------------------------------------------------------------------------------*/
 
 static void test_overflow(void **state) {
@@ -441,9 +481,10 @@ static void test_divisors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_random),        cmocka_unit_test(test_overflow),
-      cmocka_unit_test(test_huge),          cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_text),          cmocka_unit_test(test_divisors),
-      cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_many_variables)};
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_large),
+      cmocka_unit_test(test_overflow),      cmocka_unit_test(test_huge),
+      cmocka_unit_test(test_limits),        cmocka_unit_test(test_text),
+      cmocka_unit_test(test_divisors),      cmocka_unit_test(test_out_of_memory),
+      cmocka_unit_test(test_many_variables)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
