@@ -93,7 +93,8 @@ static void c_begin(lw_printer *p, const char *name) {
 static void c_end(lw_printer *p) { lw__text_add(p->out, "  }\n}\n"); }
 
 static void c_loop_hint(lw_printer *p, const lw_kinstr *in) {
-  if (in->loop == LW_KLOOP_SERIAL) return;
+  if (in->loop == LW_KLOOP_SERIAL || in->loop == LW_KLOOP_ROLLED)
+    return; /* gcc unrolls no such loops by itself */
   lw__printer_line(p);
   if (in->loop == LW_KLOOP_VECTOR) {
     lw__text_add(p->out, "LW_VECTOR\n");
@@ -152,7 +153,10 @@ static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
 }
 
 /* A block has one thread, so a group has one. */
-static void c_reduce(lw_printer *p, const lw_kinstr *in) { lw__printer_value(p, in->a); }
+static void c_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
+  (void)leads;
+  lw__printer_value(p, in->a);
+}
 
 static const lw_printer_target c_target = {
     .value_types = c_value_types,

@@ -95,6 +95,7 @@ static void cuda_end(lw_printer *p) { lw__text_add(p->out, "}\n"); }
 
 static void cuda_loop_hint(lw_printer *p, const lw_kinstr *in) {
   if (in->loop == LW_KLOOP_UNROLL) lw__text_add(p->out, "#pragma unroll\n");
+  if (in->loop == LW_KLOOP_ROLLED) lw__text_add(p->out, "#pragma unroll 1\n");
 }
 
 /* ---- local arrays -----------------------------------------------------------------------------*/
@@ -278,7 +279,7 @@ static void cuda_store_vector(lw_printer *p, const lw_kinstr *in) {
 
 /* ---- threads ----------------------------------------------------------------------------------*/
 
-static void cuda_reduce(lw_printer *p, const lw_kinstr *in) {
+static void cuda_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
   const char *red = lw__red_info[in->fn].name, *type = lw_dtype_name((lw_dtype)in->dtype);
   if (in->width == 1) {
     lw__printer_value(p, in->a);
@@ -287,7 +288,7 @@ static void cuda_reduce(lw_printer *p, const lw_kinstr *in) {
   lw__text_add(p->out, "lw_%s_%s_%s(", in->width > 32 ? "block" : "warp", red, type);
   lw__printer_value(p, in->a);
   if (in->width > 32)
-    lw__text_add(p->out, ", %u, h%u)", in->width / 32, in->object);
+    lw__text_add(p->out, ", %u, h%u, %s)", in->width / 32, in->object, leads ? "true" : "false");
   else if (p->divergent == 0)
     lw__text_add(p->out, ", %u, 0xffffffffu)", in->width);
   else /* only the group is known to arrive together */

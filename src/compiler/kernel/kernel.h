@@ -52,6 +52,7 @@ typedef enum lw_kop {
 
 typedef enum lw_kloop {
   LW_KLOOP_SERIAL,
+  LW_KLOOP_ROLLED, /* serial, and the compiler must not unroll it: the body is large as it is */
   LW_KLOOP_UNROLL, /* constant bounds; unrolled, so local arrays indexed by it stay in registers */
   LW_KLOOP_VECTOR, /* CPU: iterations are independent but for distinct elements of local arrays; the
                       C compiler vectorises */

@@ -15,8 +15,10 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_REDUCE] = "reduce", [LW_K_BARRIER] = "barrier", [LW_K_FOR] = "for",
     [LW_K_IF] = "if",
 };
-const char *const lw__kloop_name[3] = {
-    [LW_KLOOP_SERIAL] = "serial", [LW_KLOOP_UNROLL] = "unroll", [LW_KLOOP_VECTOR] = "vector"};
+const char *const lw__kloop_name[LW_KLOOP_VECTOR + 1] = {[LW_KLOOP_SERIAL] = "serial",
+                                                         [LW_KLOOP_ROLLED] = "rolled",
+                                                         [LW_KLOOP_UNROLL] = "unroll",
+                                                         [LW_KLOOP_VECTOR] = "vector"};
 
 typedef struct kprint {
   const lw_kernel *kernel;

@@ -149,7 +149,7 @@ static lw_status tile_body(tile_nest *t) {
   lw_kval tn = along_m ? high : low, tm = along_m ? low : high;
   clear(t, t->acc, p->tm * p->tn);
   if (region->k > 0) {
-    lw_kval k0 = lw__kb_for(kb, LW_DTYPE_I64, i64(t, 0), i64(t, region->k), i64(t, slice_k), LW_KLOOP_SERIAL);
+    lw_kval k0 = lw__kb_for(kb, LW_DTYPE_I64, i64(t, 0), i64(t, region->k), i64(t, slice_k), LW_KLOOP_ROLLED);
     LW_TRY(load_slice(t, region->lhs, t->space.m, t->m0, t->rows, p->bm, k0, t->shared_a));
     LW_TRY(load_slice(t, region->rhs, t->space.n, t->n0, i64(t, region->n), p->bn, k0, t->shared_b));
     lw__kb_barrier(kb);
