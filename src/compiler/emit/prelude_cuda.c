@@ -27,17 +27,16 @@
         "  return v;\n"                                          \
         "}"                                                      \
   }
-/* The barrier in front lets the scratch be in use until now, the one behind orders what was written
- * with what is read. */
+/* |leads|: the scratch may be in use until now. */
 #define BLOCK(red, types)                                       \
   {                                                             \
     "lw_block_" red "_$t", types, 0,                            \
         "LW_HELPER $T lw_block_" red                            \
-        "_$t($T v, int warps, $T *scratch) {\n"                 \
+        "_$t($T v, int warps, $T *scratch, bool leads) {\n"     \
         "  v = lw_warp_" red                                    \
         "_$t(v, 32, 0xffffffffu);\n"                            \
         "  int warp = (int)threadIdx.x >> 5;\n"                 \
-        "  __syncthreads();\n"                                  \
+        "  if (leads) __syncthreads();\n"                       \
         "  if ((threadIdx.x & 31) == 0) scratch[warp] = v;\n"   \
         "  __syncthreads();\n"                                  \
         "  const $T *group = scratch + warp / warps * warps;\n" \

@@ -200,7 +200,7 @@ static void print_expression(lw_printer *p, uint32_t id, const lw_kinstr *in) {
     case LW_K_LOAD: print_load(p, in); break;
     case LW_K_SGET: print_shared_get(p, in); break;
     case LW_K_LGET: print_local_get(p, in); break;
-    case LW_K_REDUCE: p->target->reduce(p, in); break;
+    case LW_K_REDUCE: p->target->reduce(p, in, p->leads[id] != 0); break;
     default: break;
   }
 }
@@ -329,14 +329,16 @@ static lw_status print_kernel(const lw_printer_target *target, const lw_kernel *
   lw_printer p = {.target = target, .kernel = kernel, .out = out, .indent = 1};
   size_t count = (size_t)kernel->instrs.count + 1;
   void *memory = NULL;
-  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 3)));
-  memset(memory, 0, count * (sizeof *p.number + 3));
+  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 4)));
+  memset(memory, 0, count * (sizeof *p.number + 4));
   p.number = memory;
   p.live = (uint8_t *)(p.number + count);
   p.plain = p.live + count;
   p.uniform = p.plain + count;
+  p.leads = p.uniform + count;
   lw__kernel_live(kernel, p.live);
   lw__kernel_plain(kernel, p.live, p.plain);
+  lw__kernel_leads(kernel, p.leads);
   target->begin(&p, name);
   print_region(&p, 0);
   target->end(&p);

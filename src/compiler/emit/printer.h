@@ -22,16 +22,16 @@ typedef struct lw_printer_target {
   void (*local_set)(lw_printer *p, const lw_kinstr *in);
   void (*load_vector)(lw_printer *p, const lw_kinstr *in);
   void (*store_vector)(lw_printer *p, const lw_kinstr *in);
-  void (*reduce)(lw_printer *p, const lw_kinstr *in);
+  void (*reduce)(lw_printer *p, const lw_kinstr *in, bool leads);
 } lw_printer_target;
 
 struct lw_printer {
   const lw_printer_target *target;
   const lw_kernel *kernel;
   lw_text *out;
-  uint8_t *live, *plain; /* see kernel/walk.h */
-  uint8_t *uniform;      /* per instruction: all threads of the block have the same value */
-  uint32_t *number;      /* per instruction: its id in the text */
+  uint8_t *live, *plain, *leads; /* see kernel/walk.h */
+  uint8_t *uniform;              /* per instruction: all threads of the block have the same value */
+  uint32_t *number;              /* per instruction: its id in the text */
   uint32_t count;
   unsigned indent;
   unsigned divergent; /* how many of the regions around are not run by all threads alike */

@@ -199,12 +199,14 @@ static lw_status ki_butterfly(ki *k, const lw_kinstr *in, uint32_t width, const 
   return LW_OK;
 }
 
-/* Beyond a warp: the warps' results through the scratch, with a barrier before and one after they
- * are written. */
+/* Beyond a warp: the warps' results through the scratch, with a barrier after they are written, and
+ * one before where the scratch may be in use. */
 static lw_status ki_reduce_block(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mask) {
   static const lw_scalar none = {.i = 0};
   lw_scalar *v = k->values[id];
+  uint32_t epoch = k->epoch;
   LW_TRY(ki_barrier(k, mask));
+  if (k->leads[id] == 0) k->epoch = epoch;
   LW_TRY(ki_butterfly(k, in, 32, mask, v));
   for (uint32_t t = 0; t < k->threads; t += 32)
     LW_TRY(ki_shared_set(k, in->object, t / 32, t, v[t]));
@@ -319,10 +321,12 @@ static lw_status ki_init(ki *k) {
   k->threads = k->kernel->block_threads;
   LW_TRY(lw__arena_alloc(&k->arena, count + 1, 1, &k->live));
   LW_TRY(lw__arena_alloc(&k->arena, count + 1, 1, &k->plain));
+  LW_TRY(lw__arena_alloc(&k->arena, count + 1, 1, &k->leads));
   LW_TRY(lw__arena_alloc(&k->arena, count + 1, sizeof *k->values, &k->values));
   LW_TRY(lw__arena_alloc(&k->arena, (size_t)(LW_KMAX_DEPTH + 2) * k->threads, 1, &k->masks));
   lw__kernel_live(k->kernel, k->live);
   lw__kernel_plain(k->kernel, k->live, k->plain);
+  lw__kernel_leads(k->kernel, k->leads);
   for (uint32_t id = 0; id < count; id++) {
     if (k->live[id] == 0 || k->kernel->instrs.data[id].dtype == LW_DTYPE_NONE) continue;
     LW_TRY(lw__arena_alloc(&k->arena, k->threads, sizeof(lw_scalar), &k->values[id]));

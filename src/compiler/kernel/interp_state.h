@@ -32,7 +32,7 @@ typedef struct ki {
   lw_kinterp_counts counts;
   lw_arena arena;
   uint32_t threads;
-  uint8_t *live, *plain;
+  uint8_t *live, *plain, *leads;
   lw_scalar **values; /* per instruction with a value: one per thread */
   ki_cell **cells;    /* per written buffer */
   int64_t *lengths;   /* per buffer: elements */

@@ -21,6 +21,10 @@ void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
  * interpreter holds lowering to it. |live| as above. */
 void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *plain);
 
+/* leads[id] = 1 for block-wide reductions whose scratch may still be in use when they come, so that
+ * a barrier must stand before they write it. |leads| has instrs.count elements. */
+void lw__kernel_leads(const lw_kernel *kernel, uint8_t *leads);
+
 /* Type of a value read from an element of |dtype|: narrow floats become f32. */
 static inline lw_dtype lw__kvalue_type(lw_dtype dtype) {
   return lw__dtype_is_float(dtype) && dtype != LW_DTYPE_F64 ? LW_DTYPE_F32 : dtype;
@@ -30,6 +34,6 @@ static inline bool lw__kdtype_is_narrow(lw_dtype dtype) {
 }
 
 extern const char *const lw__kop_name[LW_K_OP_COUNT];
-extern const char *const lw__kloop_name[3];
+extern const char *const lw__kloop_name[LW_KLOOP_VECTOR + 1];
 
 #endif

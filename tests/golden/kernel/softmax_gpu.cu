@@ -15,10 +15,10 @@ LW_HELPER float lw_warp_max_f32(float v, int width, unsigned mask) {
     v = lw_combine_max_f32(v, lw_shuffle_xor_f32(mask, v, apart));
   return v;
 }
-LW_HELPER float lw_block_max_f32(float v, int warps, float *scratch) {
+LW_HELPER float lw_block_max_f32(float v, int warps, float *scratch, bool leads) {
   v = lw_warp_max_f32(v, 32, 0xffffffffu);
   int warp = (int)threadIdx.x >> 5;
-  __syncthreads();
+  if (leads) __syncthreads();
   if ((threadIdx.x & 31) == 0) scratch[warp] = v;
   __syncthreads();
   const float *group = scratch + warp / warps * warps;
@@ -35,10 +35,10 @@ LW_HELPER float lw_warp_sum_f32(float v, int width, unsigned mask) {
     v = lw_combine_sum_f32(v, lw_shuffle_xor_f32(mask, v, apart));
   return v;
 }
-LW_HELPER float lw_block_sum_f32(float v, int warps, float *scratch) {
+LW_HELPER float lw_block_sum_f32(float v, int warps, float *scratch, bool leads) {
   v = lw_warp_sum_f32(v, 32, 0xffffffffu);
   int warp = (int)threadIdx.x >> 5;
-  __syncthreads();
+  if (leads) __syncthreads();
   if ((threadIdx.x & 31) == 0) scratch[warp] = v;
   __syncthreads();
   const float *group = scratch + warp / warps * warps;
@@ -71,7 +71,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_gpu(const float *__res
     l1[0] = v5;
   }
   const float v6 = l1[0];
-  const float v7 LW_UNUSED = lw_block_max_f32(v6, 8, h0);
+  const float v7 LW_UNUSED = lw_block_max_f32(v6, 8, h0, false);
   l1[0] = 0x0p+0f;
 #pragma unroll
   for (int v8 = 0; v8 < 4; v8 += 1) {
@@ -84,7 +84,7 @@ extern "C" __global__ void __launch_bounds__(256) softmax_gpu(const float *__res
     l1[0] = v13;
   }
   const float v14 = l1[0];
-  const float v15 LW_UNUSED = lw_block_sum_f32(v14, 8, h0);
+  const float v15 LW_UNUSED = lw_block_sum_f32(v14, 8, h0, true);
 #pragma unroll
   for (int v16 = 0; v16 < 4; v16 += 1) {
     const float v17 = l0[v16];

@@ -12,6 +12,7 @@
 
 #include "compiler/kernel/build.h"
 #include "compiler/kernel/interp.h"
+#include "compiler/kernel/walk.h"
 
 static lw_kval i32(lw_kbuilder *kb, int64_t x) { return lw__kb_const_i(kb, LW_DTYPE_I32, x); }
 static lw_kval add(lw_kbuilder *kb, lw_kval a, lw_kval b) {
@@ -229,6 +230,48 @@ static void test_reduction_order(void **state) {
   float want = v[0] + v[32];
   for (int i = 0; i < 64; i++) assert_true(y[i] == want);
   lw__kernel_deinit(&kernel);
+}
+
+/* Reductions in a loop with one scratch or two, and between other uses of the scratch: which of
+ * them lead with a barrier is decided by an analysis, and the interpreter must find no race in what
+ * it decides. */
+static int scratch_case;
+
+static void build_scratch(lw_kbuilder *kb) {
+  uint32_t y = lw__kb_buffer(kb, LW_DTYPE_I32, true), l = lw__kb_local(kb, LW_DTYPE_I32, 1);
+  uint32_t h[2] = {lw__kb_shared(kb, LW_DTYPE_I32, 64), lw__kb_shared(kb, LW_DTYPE_I32, 64)};
+  lw_kval t = lw__kb_thread(kb);
+  lw__kb_lset(kb, l, LW_NONE, t);
+  if ((scratch_case & 1) != 0) {
+    lw__kb_sset(kb, h[0], t, LW_NONE, t);
+    lw__kb_if(kb, lt(kb, t, i32(kb, 64)));
+    if ((scratch_case & 2) != 0) lw__kb_barrier(kb);
+    lw__kb_end(kb);
+  }
+  lw__kb_for_n(kb, 3, LW_KLOOP_SERIAL);
+  lw_kval a = lw__kb_reduce(kb, LW_RED_SUM, lw__kb_lget(kb, l, LW_NONE), 64, h[0]);
+  lw_kval b = lw__kb_reduce(kb, LW_RED_MAX, add(kb, a, t), 64, h[(scratch_case & 4) != 0]);
+  lw__kb_lset(kb, l, LW_NONE, add(kb, b, t));
+  lw__kb_end(kb);
+  lw__kb_store(kb, y, LW_NONE, t, LW_NONE, lw__kb_lget(kb, l, LW_NONE));
+}
+
+static void test_scratch_reuse(void **state) {
+  (void)state;
+  for (scratch_case = 0; scratch_case < 8; scratch_case++) {
+    lw_kernel kernel;
+    int32_t y[64];
+    make(&kernel, LW_KTARGET_GPU, 64, build_scratch);
+    const lw_kinterp_buffer buffers[1] = {{y, sizeof y}};
+    run(&kernel, 1, buffers, NULL);
+    uint8_t leads[256];
+    assert_true(kernel.instrs.count <= 256);
+    lw__kernel_leads(&kernel, leads);
+    int count = 0;
+    for (uint32_t i = 0; i < kernel.instrs.count; i++) count += leads[i];
+    assert_int_equal(count, (scratch_case & 4) == 0 ? 2 : scratch_case & 1);
+    lw__kernel_deinit(&kernel);
+  }
 }
 
 /* ---- single violations ------------------------------------------------------------------------*/
@@ -475,6 +518,7 @@ int main(void) {
       cmocka_unit_test(test_every_shifted_index_is_caught),
       cmocka_unit_test(test_reductions),
       cmocka_unit_test(test_reduction_order),
+      cmocka_unit_test(test_scratch_reuse),
       cmocka_unit_test(test_violations),
       cmocka_unit_test(test_vector_loops),
       cmocka_unit_test(test_overlap),
