@@ -413,7 +413,11 @@ static lw_status import_initializers(lw_import *im, const lw_proto_graph *graph)
 }
 
 static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph,
-                                    lw_binding *results) {
+                                    const lw_value_id *in, lw_binding *results) {
+  for (uint32_t i = 0; i < graph->inputs.count; i++) {
+    lw_binding_kind kind = in[i] == LW_NONE ? LW_BINDING_ABSENT : LW_BINDING_VALUE;
+    LW_TRY(import_define(im, graph->inputs.data[i].name, (lw_binding){kind, in[i], NULL}));
+  }
   LW_TRY(import_initializers(im, graph));
   LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
   for (uint32_t i = 0; i < graph->outputs.count; i++) {
@@ -422,12 +426,13 @@ static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph,
   return LW_OK;
 }
 
-void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out,
-                     uint32_t out_count) {
+void lw__call_inline(lw_call *c, const lw_proto_graph *graph, const lw_value_id *in,
+                     uint32_t in_count, lw_value_id *out, uint32_t out_count) {
   lw_import *im = c->im;
   if (!lw__call_ok(c) || !lw__call_keep(c, import_deeper(im))) return;
-  if (graph->outputs.count != out_count) {
-    lw__call_invalid(c, "a branch has %u outputs, the node %u", graph->outputs.count, out_count);
+  if (graph->outputs.count != out_count || graph->inputs.count != in_count) {
+    lw__call_invalid(c, "a graph inside has %u inputs and %u outputs, it needs %u and %u",
+                     graph->inputs.count, graph->outputs.count, in_count, out_count);
     return;
   }
   lw_binding *results;
@@ -435,15 +440,15 @@ void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out,
   lw_scope scope = {.outer = im->scope};
   im->scope = &scope;
   im->depth++;
-  lw_status status = import_branch_body(im, graph, results);
+  lw_status status = import_branch_body(im, graph, in, results);
   im->depth--;
   im->scope = scope.outer;
   lw__map_deinit(&scope.names);
   if (status == LW_OK) status = import_set_where(im, "node", c->proto->name, c->proto->op_type);
   for (uint32_t i = 0; i < out_count && status == LW_OK; i++) {
     out[i] = results[i].value;
-    if (results[i].kind != LW_BINDING_VALUE)
-      status = LW_STATUS_UNSUPPORTED; /* the reason is noted already */
+    /* The reason is noted already. */
+    if (results[i].kind != LW_BINDING_VALUE) status = LW_STATUS_UNSUPPORTED;
   }
   (void)lw__call_keep(c, status);
 }

@@ -19,6 +19,11 @@ typedef enum lw_reduce {
   LW_REDUCE_SUM_SQUARE
 } lw_reduce;
 typedef enum lw_global_pool { LW_GLOBAL_AVERAGE, LW_GLOBAL_MAX, LW_GLOBAL_LP } lw_global_pool;
+typedef enum lw_window_kind {
+  LW_WINDOW_HANN,
+  LW_WINDOW_HAMMING,
+  LW_WINDOW_BLACKMAN
+} lw_window_kind;
 typedef enum lw_rnn_kind { LW_RNN_RNN, LW_RNN_GRU, LW_RNN_LSTM } lw_rnn_kind;
 
 /* Every function that a row names (some are named by several). */

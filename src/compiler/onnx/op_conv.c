@@ -242,18 +242,108 @@ static bool pool_begin(lw_call *c, lw_value_id x, lw_windows *w, int64_t *extra)
   return pool_kernel(c, w) && lw__op_windows(c, x, w) && pool_ceil(c, x, w, extra);
 }
 
+/* Places of the elements of the whole tensor, seen through the same windows: the least place whose
+ * element is the maximum. |order| 1 counts columns before rows. */
+static lw_value_id pool_max_indices(lw_call *c, lw_value_id x, const lw_windows *w,
+                                    const int64_t *extra, lw_value_id view, lw_value_id best,
+                                    bool column_major) {
+  lw_shape shape = lw__b_shape(c, x);
+  uint32_t rank = shape.rank;
+  int64_t stride[LW_MAX_RANK] = {0}, step = 1, far = INT64_MAX;
+  for (uint32_t n = 0; n < w->spatial; n++) {
+    uint32_t d = column_major ? 2 + n : rank - 1 - n;
+    stride[d] = step;
+    if (!lw__mul_i64(step, lw__call_static(c, shape.dim[d]), &step)) return LW_NONE;
+  }
+  stride[1] = step;
+  stride[0] = lw__call_ok(c) ? step * lw__call_static(c, shape.dim[1]) : 0;
+  lw_value_id place = LW_NONE;
+  for (uint32_t d = 0; d < rank; d++) {
+    lw_shape line = {1, {shape.dim[d]}};
+    lw_value_id at = lw__b_along(c, lw__b_iota(c, LW_DTYPE_I64, &line, 0), d, rank);
+    at = lw__b_muls(c, at, (double)stride[d]);
+    place = place == LW_NONE ? at : lw__b_add(c, place, at);
+  }
+  lw_value_id places = pool_view(c, place, w, extra, (lw_scalar){.i = far});
+  for (uint32_t s = 0; s < w->spatial; s++) best = lw__b_unsqueeze(c, best, rank + s);
+  lw_value_id none = lw__b_const(c, LW_DTYPE_I64, &(lw_shape){0}, &far);
+  lw_value_id hits = lw__b_select(c, lw__b_equal(c, view, best), places, none);
+  return lw__b_reduce(c, LW_RED_MIN, hits, pool_taps(w), false);
+}
+
 void lw__op_max_pool(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   lw_windows w = {0};
   int64_t extra[3] = {0};
   lw_dtype dtype = lw__b_dtype(c, x);
-  lw__call_ignore(c, "storage_order");
-  if (lw__call_wants(c, 1)) lw__call_unsupported(c, "the output of indices");
+  bool column_major = lw__call_int(c, "storage_order", 0) != 0;
   if (!pool_begin(c, x, &w, extra)) return;
   lw_scalar fill = {.f = -INFINITY};
   if (!lw__dtype_is_float(dtype)) fill.i = lw__red_identity_i64(LW_RED_MAX, dtype);
-  lw__call_out(c, 0,
-               lw__b_reduce(c, LW_RED_MAX, pool_view(c, x, &w, extra, fill), pool_taps(&w), false));
+  lw_value_id view = pool_view(c, x, &w, extra, fill);
+  lw_value_id best = lw__b_reduce(c, LW_RED_MAX, view, pool_taps(&w), false);
+  lw__call_out(c, 0, best);
+  if (!lw__call_wants(c, 1)) return;
+  lw__call_out(c, 1, pool_max_indices(c, x, &w, extra, view, best, column_major));
+}
+
+/* Blocks of columns put back at their places and summed: a transposed convolution with weights that
+ * are 1 at one tap each. */
+void lw__op_col2im(lw_call *c) {
+  lw_value_id x = lw__call_in(c, 0);
+  uint32_t image_count, block_count;
+  const int64_t *image = lw__call_numbers(c, 1, &image_count);
+  const int64_t *block = lw__call_numbers(c, 2, &block_count);
+  if (image == NULL || block == NULL) return;
+  lw_windows w = {.spatial = image_count};
+  lw_shape shape = lw__b_shape(c, x);
+  int64_t pads[6] = {0}, taps = 1, width = shape.rank == 3 ? lw__call_static(c, shape.dim[1]) : 0;
+  if (image_count < 1 || image_count > 3)
+    lw__call_unsupported(c, "%u spatial dimensions", image_count);
+  if (block_count != image_count || shape.rank != 3) lw__call_invalid(c, "its shapes do not fit");
+  if (!lw__call_ok(c) || !lw__call_ints_of(c, "strides", w.spatial, 1, w.stride) ||
+      !lw__call_ints_of(c, "dilations", w.spatial, 1, w.dilation) ||
+      !lw__call_ints_of(c, "pads", 2 * w.spatial, 0, pads)) {
+    return;
+  }
+  lw_conv_attr attr = {.transposed = true};
+  lw_shape blocks = {2, {shape.dim[0], shape.dim[1]}}, kernel = {2, {width, 1}};
+  for (uint32_t s = 0; s < w.spatial; s++) w.kernel[s] = block[s];
+  if (!conv_in_range(c, "a block", w.kernel, w.spatial, 1) ||
+      !conv_in_range(c, "a pad", pads, 2 * w.spatial, 0) ||
+      !conv_in_range(c, "a stride", w.stride, w.spatial, 1) ||
+      !conv_in_range(c, "a dilation", w.dilation, w.spatial, 1)) {
+    return;
+  }
+  for (uint32_t s = 0; s < w.spatial; s++) {
+    int64_t reach;
+    if (!lw__mul_i64(taps, block[s], &taps) || !lw__mul_i64(w.kernel[s], w.dilation[s], &reach))
+      taps = 0;
+    w.pad_lo[s] = pads[s];
+    w.pad_hi[s] = pads[w.spatial + s];
+    int64_t free = taps == 0 ? -1 : image[s] + w.pad_lo[s] + w.pad_hi[s] - conv_reach(&w, s);
+    if (image[s] < 1 || image[s] > WINDOW_LIMIT || free < 0) taps = 0;
+    blocks.dim[blocks.rank++] = taps == 0 ? 0 : free / w.stride[s] + 1;
+    kernel.dim[kernel.rank++] = block[s];
+    if (taps != 0) w.pad_hi[s] -= free % w.stride[s]; /* what no block reaches */
+  }
+  int64_t size;
+  if (taps == 0 || width % taps != 0 || !lw__mul_i64(width, taps, &size))
+    lw__call_invalid(c, "its blocks do not fit");
+  float *weight = lw__call_ok(c) ? lw__b_alloc(c, size, sizeof *weight) : NULL;
+  if (weight == NULL) return;
+  for (int64_t i = 0; i < width; i++) weight[i * taps + i % taps] = 1;
+  attr.group = width / taps;
+  int64_t lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
+  for (uint32_t s = 0; s < w.spatial; s++) {
+    hi[2 + s] = lw__max_i64(0, -w.pad_hi[s]);
+    w.pad_hi[s] = lw__max_i64(0, w.pad_hi[s]);
+  }
+  conv_attr_of(&w, &attr);
+  lw_value_id ones =
+      lw__b_cast(c, lw__b_const(c, LW_DTYPE_F32, &kernel, weight), lw__b_dtype(c, x));
+  lw_value_id y = conv_node(c, lw__b_reshape(c, x, &blocks), ones, &attr);
+  lw__call_out(c, 0, lw__b_pad(c, y, lo, hi, (lw_scalar){.i = 0}));
 }
 
 /* Divides by the number of taps inside [-lo, length + hi) of each window, one spatial axis after

@@ -284,15 +284,14 @@ static lw_value_id shape_slice(lw_call *c, lw_value_id x, uint32_t axis,
   int64_t from = first->value.i, to = last->value.i;
   if (step == 0) lw__call_invalid(c, "a step of 0");
   if (!lw__extent_is_number(extent) || !numbers) {
-    /* Forward slices from a known start: their length may stay symbolic. */
+    /* Forward slices from a known start: their length may stay symbolic. That a symbolic end lies
+     * inside is checked when the symbols get numbers; clamping would hide that x[:, :seq] has seq.
+     */
     bool simple = step == 1 && first->kind == LW_CONTENT_NUMBER && from >= 0;
     if (simple && (last->kind == LW_CONTENT_EXTENT || to >= INT32_MAX || to < 0)) {
       lw_extent end = last->kind == LW_CONTENT_EXTENT ? last->extent
                       : to >= 0                       ? extent
                                                       : lw__call_affine(c, extent, 1, to);
-      if (last->kind == LW_CONTENT_EXTENT && !lw__call_same_extent(c, end, extent)) {
-        end = lw__call_extent(c, LW_EXTENT_MIN, end, extent);
-      }
       return lw__b_slice(c, x, axis, from, 1, lw__call_affine(c, end, 1, -from));
     }
     if (simple && from == 0 && to >= 0) {

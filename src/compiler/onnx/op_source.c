@@ -142,6 +142,28 @@ void lw__op_range(lw_call *c) {
   lw__call_out(c, 0, source_progression(c, dtype, lw__call_in(c, 0), lw__call_in(c, 2), count));
 }
 
+/* a0 - a1 cos(2 pi i / n) + a2 cos(4 pi i / n) */
+void lw__op_window(lw_call *c) {
+  static const double weights[][3] = {[LW_WINDOW_HANN] = {0.5, 0.5, 0},
+                                      [LW_WINDOW_HAMMING] = {25.0 / 46, 21.0 / 46, 0},
+                                      [LW_WINDOW_BLACKMAN] = {0.42, 0.5, 0.08}};
+  const double *a = weights[c->op->arg], turn = 6.283185307179586477;
+  int64_t n = lw__call_number(c, 0, 0), type = lw__call_int(c, "output_datatype", LW_PROTO_FLOAT);
+  bool periodic = lw__call_int(c, "periodic", 1) != 0;
+  lw_dtype dtype = type > 0 && type < 100 ? lw__tensor_dtype((int32_t)type) : LW_DTYPE_NONE;
+  if (n < 0) lw__call_invalid(c, "a size of %lld", (long long)n);
+  if (!lw__dtype_is_float(dtype)) lw__call_unsupported(c, "type %lld", (long long)type);
+  double *window = lw__b_alloc(c, n, sizeof *window);
+  if (window == NULL) return;
+  double period = periodic ? (double)n : (double)n - 1;
+  for (int64_t i = 0; i < n; i++) {
+    double x = period == 0 ? 0 : turn * (double)i / period;
+    window[i] = a[0] - a[1] * cos(x) + a[2] * cos(2 * x);
+  }
+  lw_shape line = {1, {n}};
+  lw__call_out(c, 0, lw__b_cast(c, lw__b_const(c, LW_DTYPE_F64, &line, window), dtype));
+}
+
 /* ---- masks ----------------------------------------------------------------------------------*/
 
 /* Row and column numbers of the last two dims of |x|, as [R, 1] and [1, C]. */
@@ -235,17 +257,4 @@ void lw__op_dropout(lw_call *c) {
   lw_shape shape = lw__b_shape(c, x);
   lw_dtype dtype = c->opset < 10 ? lw__b_dtype(c, x) : LW_DTYPE_BOOL;
   lw__call_out(c, 1, lw__b_broadcast(c, lw__b_scalar(c, dtype, 1), &shape));
-}
-
-void lw__op_if(lw_call *c) {
-  const lw_proto_attr *yes = lw__call_attr(c, "then_branch"), *no = lw__call_attr(c, "else_branch");
-  double condition;
-  if (yes == NULL || no == NULL || yes->g == NULL || no->g == NULL)
-    lw__call_invalid(c, "it needs two branches");
-  if (!lw__call_ok(c)) return;
-  if (!lw__call_known_scalar(c, c->in[0], &condition)) {
-    lw__call_unsupported(c, "a condition that is computed from data");
-    return;
-  }
-  lw__call_inline(c, condition != 0 ? yes->g : no->g, c->out, c->out_count);
 }

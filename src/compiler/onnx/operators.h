@@ -13,8 +13,9 @@ const lw_operator *lw__operator_find(lw_str domain, lw_str name);
 int64_t lw__operator_first(const lw_operator *op);
 
 /* What operators with graphs inside need of the importer: the nodes of |graph| join the import
- * where the node stands; |out[i]| is the value of its output i (of |out_count|). */
-void lw__call_inline(lw_call *c, const lw_proto_graph *graph, lw_value_id *out, uint32_t out_count);
+ * where the node stands, its inputs standing for |in|; |out[i]| is the value of its output i. */
+void lw__call_inline(lw_call *c, const lw_proto_graph *graph, const lw_value_id *in,
+                     uint32_t in_count, lw_value_id *out, uint32_t out_count);
 /* The constant in a tensor attribute. */
 lw_value_id lw__call_tensor(lw_call *c, const lw_proto_tensor *tensor);
 
