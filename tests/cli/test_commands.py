@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
 """The command line from outside: what it prints, what it writes, and how it ends."""
-import glob
 import json
 import os
 import stat
@@ -463,18 +462,6 @@ class Check(Command):
         with open(os.path.join(self.dir, "r.json")) as file:
             report = json.load(file)
         self.assertEqual([c["result"] for c in report["cases"]], ["passed", "failed"] * 4)
-
-
-class SharedCases(Command):
-    """The small cases and models beside the checkout, where they are."""
-
-    def test_all(self):
-        root = os.environ.get("LW_SOURCE_DIR", os.path.dirname(os.path.dirname(HERE)))
-        shared = os.path.join(os.path.dirname(os.path.abspath(root)), "shared")
-        folders = sorted(glob.glob(os.path.join(shared, "cases", "T17*")))
-        if not folders:
-            self.skipTest("there is no ../shared/cases")
-        self.lawson("check", "--device", "cpu", "--time-factor", "10", *folders)
 
 
 if __name__ == "__main__":
