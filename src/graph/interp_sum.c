@@ -167,8 +167,8 @@ static lw_status factor_init(const interp_tensor *t, factor *out) {
   return LW_OK;
 }
 
-/* Sums of a run of output elements: of a*b, |a*b|, (|a| + error)(|b| + error), dev^2 and (a*b)^2.
- */
+/* Sums of a run of output elements: of a*b, |a*b|, (|a| + error)(|b| + error), dev^2 and
+ * (a*b)^2. */
 typedef struct product_sums {
   double *value, *magnitude, *reach, *variance, *square;
 } product_sums;
@@ -316,8 +316,8 @@ lw_status lw__interp_dot(interp_run *run, const lw_node *node, const interp_tens
 
 /* ---- conv ------------------------------------------------------------------------------------
  * With |spatial| below 3 the missing dims come first, with extent 1. A transposed convolution is
- * written as what it gathers: result o takes x at i where o = i * stride + tap * dilation - pad_lo.
- */
+ * written as what it gathers: result o takes x at i where o = i * stride + tap * dilation -
+ * pad_lo. */
 
 typedef struct conv_sizes {
   int64_t n, m, group, c_per_group, m_per_group;

@@ -10,8 +10,8 @@ static bool bytes_all_equal(const uint8_t *data, size_t bytes, size_t size) {
   return bytes <= size || memcmp(data, data + size, bytes - size) == 0;
 }
 
-/* const of equal elements -> broadcast scalar; the scalar's data is the constant's first element.
- */
+/* const of equal elements -> broadcast scalar; the scalar's data is the constant's first
+ * element. */
 static lw_status fold_splat(lw_rewriter *rw, const lw_node *node, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_value value = *lw__value(g, node->result);

@@ -47,8 +47,8 @@ static double value_bytes(const lw_graph *g, lw_value_id v) {
   return numel < 0 ? 0 : (double)numel * (double)lw_dtype_size_bytes(value->dtype);
 }
 
-/* Windows of pools: the taps come behind the image's dims, and a reduction takes them away again.
- */
+/* Windows of pools: the taps come behind the image's dims, and a reduction takes them away
+ * again. */
 static bool passes_through(const lw_graph *g, const lw_node *node) {
   if (node->op == LW_OP_MAP || node->op == LW_OP_PAD || node->op == LW_OP_CONCAT ||
       node->op == LW_OP_SLICE)

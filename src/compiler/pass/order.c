@@ -99,8 +99,7 @@ static lw_status order_operands(lw_graph *g, bool *out_changed) {
   return LW_OK;
 }
 
-/* ---- nodes: each behind what it needs, operand by operand, from the outputs on
- * --------------------------------*/
+/* ---- nodes: each behind what it needs, operand by operand, from the outputs on ----------------*/
 
 typedef struct node_order {
   const lw_graph *g;

@@ -20,8 +20,8 @@ typedef struct lw_pass_options {
   /* Bytes of traffic that one byte of a convolution's input or result saves when it is stored
    * channels last; 0: storage stays row-major everywhere. */
   double layout_gain;
-  /* Called after every pass that ran, when not NULL; |round| counts from 0. An error ends the run.
-   */
+  /* Called after every pass that ran, when not NULL; |round| counts from 0. An error ends the
+   * run. */
   lw_status (*after)(void *context, const char *pass, uint32_t round, const lw_graph *graph);
   void *context;
 } lw_pass_options;

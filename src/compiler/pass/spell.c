@@ -75,8 +75,8 @@ static int64_t summed_count(const lw_graph *g, lw_value_id v) {
   return lw__shape_numel(&gone);
 }
 
-/* A mean, maybe with an epsilon added: its own rounding is worth more than the one that rsqrt adds.
- */
+/* A mean, maybe with an epsilon added: its own rounding is worth more than the one that rsqrt
+ * adds. */
 static bool is_mean_of_sums(const lw_graph *g, lw_value_id v) {
   v = lw__below_moves(g, v);
   const lw_node *node = lw__producer(g, v);

@@ -1,5 +1,5 @@
-/* interp_kit.h: what the tests of the interpreter share: a graph under construction and runs of it.
- */
+/* interp_kit.h: what the tests of the interpreter share: a graph under construction and runs of
+ * it. */
 #ifndef LW_TESTS_INTERP_KIT_H
 #define LW_TESTS_INTERP_KIT_H
 

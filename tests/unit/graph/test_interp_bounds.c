@@ -5,8 +5,7 @@
 
 #include "graph/interp_internal.h"
 
-/* ---- ranges of functions over intervals
- * ----------------------------------------------------------------------*/
+/* ---- ranges of functions over intervals -------------------------------------------------------*/
 
 static double random_point(lw_rng *rng) {
   static const double special[] = {0, 1,  -1, 0.5, -0.5, 1.5707963267948966, 3.141592653589793,
@@ -271,8 +270,7 @@ static void unkind_implementations_stay_inside(void **state) {
     fail_msg("%lld of %lld are ambiguous", (long long)ambiguous, (long long)compared);
 }
 
-/* ---- wrong results are found
- * ---------------------------------------------------------------------------------*/
+/* ---- wrong results are found ------------------------------------------------------------------*/
 
 static void fill_normal(kit *k, uint64_t seed) {
   lw_rng rng;
@@ -410,8 +408,7 @@ static void deep_networks_are_judged_by_deviation(void **state) {
   kit_deinit(&k);
 }
 
-/* ---- special cases that networks rely on
- * ---------------------------------------------------------------------*/
+/* ---- special cases that networks rely on ------------------------------------------------------*/
 
 /* softmax(scores + mask) over 4 elements with rounded scores; mask 1: hidden by |hidden|. */
 static void masked_softmax(kit *k, lw_dtype type, double hidden, const int *mask) {
@@ -560,8 +557,8 @@ static void signs_survive_rounding(void **state) {
   kit_deinit(&k);
 }
 
-/* Sums whose order decides whether the accumulator overflows tell nothing; the same of one sign do.
- */
+/* Sums whose order decides whether the accumulator overflows tell nothing; the same of one sign
+ * do. */
 static void partial_sums_may_overflow(void **state) {
   (void)state;
   for (int sign = 0; sign < 2; sign++) {

@@ -4,7 +4,8 @@
 static void compare_reports_the_worst_element(void **state) {
   (void)state;
   double f[] = {1, 2, INFINITY, NAN, 5}, bound[] = {0.1, 0.1, 0, 0, INFINITY};
-  lw_oracle_tensor want = {LW_DTYPE_F32, lw__shape_of(1, (const int64_t[]){5}), 5, f, NULL, bound, NULL};
+  lw_oracle_tensor want = {LW_DTYPE_F32, lw__shape_of(1, (const int64_t[]){5}), 5, f, NULL, bound,
+                           NULL};
   lw_compare c;
   lw__interp_compare(&want, (const float[]){1.05f, 2.0f, INFINITY, NAN, -3}, &c);
   assert_true(c.count == 5 && c.bad == 0 && c.ambiguous == 1 && c.worst_index == 0);
@@ -19,8 +20,8 @@ static void compare_reports_the_worst_element(void **state) {
 
   int64_t i[] = {5, -1, 7};
   double ibound[] = {0, 0, INFINITY};
-  want =
-      (lw_oracle_tensor){LW_DTYPE_I32, lw__shape_of(1, (const int64_t[]){3}), 3, NULL, i, ibound, NULL};
+  want = (lw_oracle_tensor){LW_DTYPE_I32, lw__shape_of(1, (const int64_t[]){3}), 3, NULL, i, ibound,
+                            NULL};
   lw__interp_compare(&want, (const int32_t[]){5, -1, 9}, &c);
   assert_true(c.bad == 0 && c.ambiguous == 1);
   lw__interp_compare(&want, (const int32_t[]){5, -2, 9}, &c);

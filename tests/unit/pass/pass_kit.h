@@ -48,8 +48,8 @@ static inline lw_host_tensor *kit_inputs(const lw_graph *g, uint64_t seed, lw_ar
   return in;
 }
 
-/* The outputs of |after|, computed strictly, must lie inside the bounds around those of |before|.
- */
+/* The outputs of |after|, computed strictly, must lie inside the bounds around those of
+ * |before|. */
 static inline double kit_compare(const lw_graph *before, const lw_graph *after, uint64_t seed,
                                  const char *what) {
   lw_arena arena = {0};
