@@ -12,7 +12,7 @@
  *     or rounded. Compute type: f32 for f32 and narrower, else f64.
  *   sum: sum of errors + (n + 16) * u * sum of |terms| (+ errors) + u(declared) * |result|; dot and
  *     conv likewise.
- *   floor, sign ...: the steps inside the interval. Comparisons and casts to integers whose interval
+ *   floor, sign ...: the steps inside the interval. Comparisons and casts to ints whose interval
  *     holds a step: ambiguous, bound infinity, and what depends on them too. min, max and select
  *     carry the bounds of what they may choose.
  *   add, sub, mul whose result the type can represent: no rounding; every implementation is exact.
