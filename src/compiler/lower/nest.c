@@ -39,7 +39,12 @@ lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars, u
   nest->launch->grid = grid;
   for (uint32_t i = 0; i < scalar_count; i++)
     LW_TRY(push_arg(nest, (lw_larg){.kind = LW_LARG_SCALAR, .scalar = scalars[i]}));
-  if (kernel->target == LW_KTARGET_GPU) kernel->min_blocks_per_sm = blocks_for_policy(nest->options, kernel->block_threads);
+  if (kernel->target == LW_KTARGET_GPU)
+    kernel->min_blocks_per_sm = blocks_for_policy(nest->options, kernel->block_threads);
+  /* Left alone the compiler saves registers for more blocks and spills tiles of products. */
+  bool tiled = kernel->cls == LW_KCLASS_DOT || kernel->cls == LW_KCLASS_CONV;
+  if (kernel->target == LW_KTARGET_GPU && tiled && !kernel->min_blocks_per_sm)
+    kernel->min_blocks_per_sm = 1;
   if (nest->options->policy && lw__kernel_shared_bytes(kernel) > nest->options->policy->max_shared_bytes)
     return lw__fail(diag, LW_STATUS_UNSUPPORTED, NULL, "a kernel needs %zu bytes of shared memory, the policy allows %u",
                     lw__kernel_shared_bytes(kernel), nest->options->policy->max_shared_bytes);
