@@ -86,9 +86,10 @@ static void print_outputs(const cli_session *s) {
 static void print_head(const cli_session *s) {
   lw_stats stats;
   lw_tools_model_stats(s->model, &stats);
-  printf("%s on %s: %llu kernels, compiled in %.2f s (%llu built, %llu from the cache)\n", s->path,
-         lw_model_device(s->model), (unsigned long long)stats.kernels, stats.compile_s,
-         (unsigned long long)stats.kernels_built, (unsigned long long)stats.kernels_cached);
+  printf("%s on %s: %llu kernel%s, compiled in %.2f s (%llu built, %llu from the cache)\n", s->path,
+         lw_model_device(s->model), (unsigned long long)stats.kernels,
+         stats.kernels == 1 ? "" : "s", stats.compile_s, (unsigned long long)stats.kernels_built,
+         (unsigned long long)stats.kernels_cached);
   if (s->random) {
     printf("inputs: random, seed %llu (--seed %llu gives the same)\n", (unsigned long long)s->seed,
            (unsigned long long)s->seed);

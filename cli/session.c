@@ -245,6 +245,19 @@ int cli_session_set(cli_session *session, const char *name, const char *value) {
   return set_option(session->options, name, value);
 }
 
+/* A model with open dimensions was refused: how to close them. */
+static void print_dimension_hint(const cli_session *s) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    const char *shape = s->summary->inputs[i].shape;
+    if (strpbrk(shape, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_?") == NULL) continue;
+    fprintf(stderr,
+            "input '%s' is %s: give it with --input, or its shape with --shape %s=..., or the "
+            "dimensions with --dim NAME=N\n",
+            s->summary->inputs[i].name, shape, s->summary->inputs[i].name);
+    return;
+  }
+}
+
 int cli_session_load(cli_session *s) {
   lw_context_destroy(s->context);
   lw_model_destroy(s->model);
@@ -254,7 +267,11 @@ int cli_session_load(cli_session *s) {
   lw_status status = lw_model_load(s->path, s->options, &s->model);
   cli_progress("%s", "");
   if (s->model != NULL) print_warnings(s->model);
-  if (status != LW_OK) return cli_fail(status, "%s", lw_model_error(s->model));
+  if (status != LW_OK) {
+    int code = cli_fail(status, "%s", lw_model_error(s->model));
+    if (status == LW_STATUS_USAGE) print_dimension_hint(s);
+    return code;
+  }
   if (lw_model_input_count(s->model) == s->input_count &&
       lw_model_output_count(s->model) == s->output_count) {
     return 0;

@@ -146,8 +146,10 @@ static lw_status model_import(lw_model *model, const char *path, const lw_option
   model->has_graph = true;
   model->graph.diag = &model->diag;
   LW_TRY(model_dump_graph(model, options, "import"));
+  model->graph.where = "symbolic dimensions";
   LW_TRY(lw__graph_bind_symbols(&model->graph, import.dim_names, import.dim_values,
                                 import.dim_count, true));
+  model->graph.where = NULL;
   return model_dump_graph(model, options, "bind");
 }
 
