@@ -111,7 +111,10 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
   im->graph->where = node_where;
   LW_TRY(status);
   out->kind = LW_BINDING_VALUE;
-  return proto->name.len == 0 ? LW_OK : import_name_value(im, out->value, proto->name);
+  if (proto->name.len == 0) return LW_OK;
+  LW_TRY(import_name_value(im, out->value, proto->name));
+  lw__producer(im->graph, out->value)->name = lw__value(im->graph, out->value)->name;
+  return LW_OK;
 }
 
 lw_value_id lw__call_tensor(lw_call *c, const lw_proto_tensor *tensor) {
@@ -532,6 +535,7 @@ static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
   LW_TRY(lw__import_input_shape(im, info, &shape));
   LW_TRY(import_graph_name(im, info->name, &name));
   LW_TRY(lw__graph_input(im->graph, dtype, &shape, name, &binding.value));
+  lw__producer(im->graph, binding.value)->name = name;
   binding.kind = LW_BINDING_VALUE;
   return import_define(im, info->name, binding);
 }

@@ -126,7 +126,8 @@ void lw__op_attention(lw_call *c) {
   if (!lw__call_ok(c)) return;
   if (scale == 0) scale = 1 / sqrt((double)width);
   lw_value_id keys = lw__b_swap(c, attention_repeat_heads(c, k, group), 2, 3);
-  stages[0] = lw__b_muls(c, lw__b_up(c, lw__b_matmul(c, q, keys)), scale);
+  /* Scaled before the product: narrow floats might not hold the sums else. */
+  stages[0] = lw__b_up(c, lw__b_matmul(c, lw__b_muls(c, q, scale), keys));
   stages[1] = stages[0];
   if (softcap > 0) {
     lw_value_id t = lw__b_map1(c, LW_FN_TANH, lw__b_map2s(c, LW_FN_DIV, stages[0], softcap));

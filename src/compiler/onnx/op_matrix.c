@@ -1,4 +1,5 @@
 /* op_matrix.c: matrix products and Einstein sums. */
+#include <math.h>
 #include <string.h>
 
 #include "compiler/onnx/op.h"
@@ -15,8 +16,8 @@ static lw_value_id matrix_transpose(lw_call *c, lw_value_id x) {
 /* y * factor; integers only by 1. */
 static lw_value_id matrix_scale(lw_call *c, lw_value_id y, double factor) {
   if (factor == 1) return y;
-  if (lw__dtype_is_float(lw__b_dtype(c, y)) || factor == (double)(int64_t)factor)
-    return lw__b_muls(c, y, factor);
+  bool whole = factor == trunc(factor) && fabs(factor) < 9e15;
+  if (whole || lw__dtype_is_float(lw__b_dtype(c, y))) return lw__b_muls(c, y, factor);
   lw__call_unsupported(c, "a factor of %g for integers", factor);
   return y;
 }

@@ -101,6 +101,7 @@ static void resize_fill_row(const lw_resize *r, uint32_t axis, int64_t o, lw_res
   int64_t n = r->in[axis];
   t->outside[o] = r->coord == COORD_TF_CROP && (x < 0 || x > (double)(n - 1));
   t->any_outside |= t->outside[o];
+  x = fmax(-1e12, fmin(x, 1e12)); /* regions may lie anywhere */
   if (r->mode == RESIZE_NEAREST) {
     t->index[o] = lw__max_i64(0, lw__min_i64(resize_nearest(r->round, x), n - 1));
     t->weight[o] = 1;
@@ -201,7 +202,8 @@ static void resize_set_scale(lw_call *c, lw_resize *r, uint32_t axis, double sca
 }
 
 static void resize_set_size(lw_call *c, lw_resize *r, uint32_t axis, int64_t size) {
-  if (size < 1 && r->in[axis] != 0) lw__call_invalid(c, "a size of %lld", (long long)size);
+  if ((size < 1 && r->in[axis] != 0) || size > INT64_C(1) << 40)
+    lw__call_invalid(c, "a size of %lld", (long long)size);
   if (!lw__call_ok(c)) return;
   r->out[axis] = size;
   r->scale[axis] = r->in[axis] == 0 ? 1 : (double)size / (double)r->in[axis];
