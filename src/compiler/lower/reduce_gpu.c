@@ -9,8 +9,10 @@
 
 enum {
   column_threads = 128,
+  most_strided = 32,      /* threads that share a row in column layout */
   vectors_per_thread = 8, /* aim: enough loads in flight, few enough registers */
   register_budget = 64 * 1024,
+  spare_shared = 1024,  /* bytes for the teams of several warps */
   spare_registers = 40, /* what a kernel needs besides kept rows */
   max_unrolled = 64,
   least_split = 8192, /* columns: shorter rows are not cut */
@@ -18,13 +20,16 @@ enum {
   most_pieces = 256,
 };
 
+typedef enum keep_home { KEEP_NOTHING, KEEP_REGISTERS, KEEP_SHARED } keep_home;
+
 typedef struct rows_plan {
   int64_t lanes, vectors; /* a row is |vectors| vectors of |lanes| elements */
   uint32_t team;          /* threads per row */
   uint32_t rows_per_block, threads;
   int64_t chunks; /* vectors per thread, rounded up */
   bool exact_columns, exact_rows;
-  bool keep;      /* rows stay in registers */
+  bool across;    /* column layout: neighbouring threads own neighbouring rows, a team is strided */
+  keep_home keep; /* where a row stays between passes */
   int64_t pieces; /* blocks that share a row (or, in column layout, a set of rows); 1: no split */
   int64_t piece_vectors; /* vectors per piece */
 } rows_plan;
@@ -68,8 +73,8 @@ static void choose_team(rows_plan *plan, const lw_region *region) {
 
 /* Kept rows must fit beside everything else; loads of one pass count too because they are in flight
  * together. */
-static bool fits_registers(const rows_plan *plan, const lw_region *region,
-                           const lw_stages *stages, const lw_lower_options *options) {
+static bool fits_registers(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
+                           const lw_lower_options *options) {
   double words = 0, most = options->policy ? options->policy->max_registers : 255;
   for (uint32_t i = 0; i < stages->kept.count; i++)
     words += (double)(plan->chunks * plan->lanes) *
@@ -77,7 +82,28 @@ static bool fits_registers(const rows_plan *plan, const lw_region *region,
   double limit = (double)register_budget / plan->threads - spare_registers;
   if (most > 255) most = 255;
   if (limit > most - spare_registers) limit = most - spare_registers;
-  return plan->chunks > 0 && plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
+  return plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
+}
+
+static bool fits_shared(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
+                        const lw_lower_options *options) {
+  double bytes = spare_shared, most = options->profile->shared_bytes_per_block_optin;
+  if (options->policy && options->policy->max_shared_bytes < most)
+    most = options->policy->max_shared_bytes;
+  for (uint32_t i = 0; i < stages->kept.count; i++)
+    bytes += (double)(plan->chunks * plan->lanes * plan->threads) *
+             (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i]));
+  return bytes <= most;
+}
+
+/* Column layout keeps nothing in shared memory: its blocks are many and its rows narrow. */
+static keep_home choose_home(const rows_plan *plan, const lw_region *region,
+                             const lw_stages *stages, const lw_lower_options *options) {
+  if (plan->chunks == 0) return KEEP_NOTHING;
+  if (fits_registers(plan, region, stages, options)) return KEEP_REGISTERS;
+  bool shared =
+      stages->kept.count > 0 && !plan->across && fits_shared(plan, region, stages, options);
+  return shared ? KEEP_SHARED : KEEP_NOTHING;
 }
 
 /* ---- passes over the row ----------------------------------------------------------------------*/
@@ -188,8 +214,12 @@ static lw_status accumulate(rows_nest *rn, uint32_t pass, const uint32_t *acc) {
 static void keep_computed(rows_nest *rn, uint32_t pass, const uint32_t *locals) {
   for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
     lw_elem e = rn->stages.kept.data[i];
-    if (rn->stages.first[e] == pass && locals[i] != LW_NONE)
-      lw__kb_lset(&rn->nest.kb, locals[i], rn->nest.whole_at, lw__nest_elem(&rn->nest, e));
+    if (rn->stages.first[e] != pass || locals[i] == LW_NONE) continue;
+    lw_kval value = lw__nest_elem(&rn->nest, e);
+    if (rn->plan->keep == KEEP_SHARED)
+      lw__kb_sset(&rn->nest.kb, locals[i], rn->nest.shared_at, LW_NONE, value);
+    else
+      lw__kb_lset(&rn->nest.kb, locals[i], rn->nest.whole_at, value);
   }
 }
 
@@ -231,18 +261,18 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
   if (status == LW_OK)
     status =
         lw__arena_alloc(&rn->nest.region->pool.arena, loads.count + 1u, sizeof *locals, &locals);
-  if (status == LW_OK && plan->keep) status = load_row(rn, &loads);
-  for (uint32_t i = 0; i < loads.count && status == LW_OK && !plan->keep; i++) {
+  bool whole = plan->keep == KEEP_REGISTERS;
+  if (status == LW_OK && whole) status = load_row(rn, &loads);
+  for (uint32_t i = 0; i < loads.count && status == LW_OK && !whole; i++) {
     locals[i] =
         lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
     status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], LW_HOME_LANE);
   }
   if (status == LW_OK) {
-    lw_kval k = lw__kb_for_n(kb, plan->chunks, plan->keep ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL),
-            pred;
+    lw_kval k = lw__kb_for_n(kb, plan->chunks, whole ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), pred;
     status = bind_chunk(rn, k, &pred);
     if (pred != LW_NONE) lw__kb_if(kb, pred);
-    if (status == LW_OK && !plan->keep) status = load_chunk(rn, &loads, locals);
+    if (status == LW_OK && !whole) status = load_chunk(rn, &loads, locals);
     lw_kval lane = lw__kb_for_n(kb, plan->lanes, LW_KLOOP_UNROLL);
     if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lane);
     rn->nest.lane_at = lane;
@@ -250,6 +280,12 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
         kb, LW_FN_ADD,
         lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), LW_NONE), lane,
         LW_NONE);
+    if (plan->keep == KEEP_SHARED) /* a thread's own cells, neighbours in neighbouring banks */
+      rn->nest.shared_at =
+          lw__kb_fn(kb, LW_FN_ADD,
+                    lw__kb_fn(kb, LW_FN_MUL, rn->nest.whole_at,
+                              lw__kb_const_i(kb, LW_DTYPE_I32, plan->threads), LW_NONE),
+                    lw__kb_thread(kb), LW_NONE);
     if (status == LW_OK && acc) status = accumulate(rn, pass, acc);
     if (status == LW_OK && kept) keep_computed(rn, pass, kept);
     if (status == LW_OK && vectors) status = store_lanes(rn, vectors);
@@ -261,7 +297,7 @@ static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, con
     lw__kb_end(kb);
     lw__nest_forget(&rn->nest);
   }
-  if (!plan->keep) rn->nest.kept.count = mark;
+  if (!whole) rn->nest.kept.count = mark;
   lw_vec_free(&loads);
   return status;
 }
@@ -280,11 +316,33 @@ static uint32_t make_accumulator(rows_nest *rn, const lw_node *node) {
   return acc;
 }
 
+/* Column layout: the team's members stand |rows_per_block| threads apart and meet in shared memory,
+ * always in the same order. */
+static lw_kval strided_total(rows_nest *rn, const lw_node *node, uint32_t acc) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  lw_kval thread = lw__kb_thread(kb),
+          rows = lw__kb_const_i(kb, LW_DTYPE_I32, rn->plan->rows_per_block);
+  lw_kval mine = lw__kb_lget(kb, acc, LW_NONE);
+  uint32_t shared = lw__kb_shared(kb, lw__kb_type(kb, mine), rn->plan->threads);
+  uint32_t total = make_accumulator(rn, node);
+  lw__kb_sset(kb, shared, thread, LW_NONE, mine);
+  lw__kb_barrier(kb);
+  lw_kval y = lw__kb_for_n(kb, rn->plan->team, LW_KLOOP_SERIAL);
+  lw_kval at = lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, y, rows, LW_NONE),
+                         lw__kb_fn(kb, LW_FN_REM, thread, rows, LW_NONE), LW_NONE);
+  lw__kb_lset(kb, total, LW_NONE,
+              lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine,
+                        lw__kb_lget(kb, total, LW_NONE), lw__kb_sget(kb, shared, at), LW_NONE));
+  lw__kb_end(kb);
+  return lw__kb_lget(kb, total, LW_NONE);
+}
+
 /* The team's total of what every thread has accumulated. */
 static lw_kval team_total(rows_nest *rn, const lw_node *node, uint32_t acc) {
   lw_kbuilder *kb = &rn->nest.kb;
   lw_kval total = lw__kb_lget(kb, acc, LW_NONE);
   if (rn->plan->team == 1) return total;
+  if (rn->plan->across) return strided_total(rn, node, acc);
   uint32_t scratch = LW_NONE;
   if (rn->plan->team > 32)
     scratch = lw__kb_shared(kb, lw__kb_type(kb, total), rn->plan->threads / 32);
@@ -327,9 +385,12 @@ static lw_status make_kept(rows_nest *rn, uint32_t **out) {
   for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
     lw_elem e = rn->stages.kept.data[i];
     bool vector = lw__nest_is_vector(rn->nest.pool, e, rn->j, rn->plan->lanes);
-    (*out)[i] = vector ? LW_NONE
-                       : lw__kb_local(&rn->nest.kb, lw__stages_kept_type(rn->nest.region, e),
-                                      (uint32_t)(rn->plan->chunks * rn->plan->lanes));
+    lw_dtype dtype = lw__stages_kept_type(rn->nest.region, e);
+    uint32_t each = (uint32_t)(rn->plan->chunks * rn->plan->lanes);
+    if (rn->plan->keep == KEEP_SHARED)
+      (*out)[i] = lw__kb_shared(&rn->nest.kb, dtype, each * rn->plan->threads);
+    else
+      (*out)[i] = vector ? LW_NONE : lw__kb_local(&rn->nest.kb, dtype, each);
   }
   return LW_OK;
 }
@@ -337,7 +398,8 @@ static lw_status make_kept(rows_nest *rn, uint32_t **out) {
 static lw_status publish_kept(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
   for (uint32_t i = 0; i < rn->stages.kept.count; i++)
     if (rn->stages.first[rn->stages.kept.data[i]] == pass && kept[i] != LW_NONE)
-      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i], LW_HOME_WHOLE));
+      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i],
+                           rn->plan->keep == KEEP_SHARED ? LW_HOME_SHARED : LW_HOME_WHOLE));
   lw__nest_forget(&rn->nest);
   return LW_OK;
 }
@@ -397,14 +459,20 @@ static lw_status open_rows(rows_nest *rn, lw_ix r) {
     rn->piece = lw__kb_fn(kb, LW_FN_REM, row, pieces, LW_NONE);
     row = lw__kb_fn(kb, LW_FN_DIV, row, pieces, LW_NONE);
   }
-  rn->lane = plan->rows_per_block == 1 ? thread : lw__kb_fn(kb, LW_FN_REM, thread, team, LW_NONE);
+  lw_kval rows = lw__kb_const_i(kb, LW_DTYPE_I32, plan->rows_per_block), in_block = LW_NONE;
+  rn->lane = thread;
   rn->row_ok = LW_NONE;
+  if (plan->across) {
+    rn->lane = lw__kb_fn(kb, LW_FN_DIV, thread, rows, LW_NONE);
+    in_block = lw__kb_fn(kb, LW_FN_REM, thread, rows, LW_NONE);
+  } else if (plan->rows_per_block > 1) {
+    rn->lane = lw__kb_fn(kb, LW_FN_REM, thread, team, LW_NONE);
+    in_block = lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE);
+  }
   if (plan->rows_per_block > 1) {
     row = lw__kb_fn(kb, LW_FN_MUL, row, lw__kb_const_i(kb, LW_DTYPE_I64, plan->rows_per_block),
                     LW_NONE);
-    row = lw__kb_fn(kb, LW_FN_ADD, row,
-                    lw__kb_cast(kb, lw__kb_fn(kb, LW_FN_DIV, thread, team, LW_NONE), LW_DTYPE_I64),
-                    LW_NONE);
+    row = lw__kb_fn(kb, LW_FN_ADD, row, lw__kb_cast(kb, in_block, LW_DTYPE_I64), LW_NONE);
   }
   if (!plan->exact_rows) rn->row_ok = lw__kb_fn(kb, LW_FN_LT, row, limit, LW_NONE);
   rn->row = row;
@@ -416,11 +484,11 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
   rows_nest rn = {.plan = plan, .cv = cv, .j = j};
   uint32_t *kept = NULL;
   lw_status status = lw__stages_init(&rn.stages, region, cv, j);
-  if (status == LW_OK) plan->keep = fits_registers(plan, region, &rn.stages, options);
+  if (status == LW_OK) plan->keep = choose_home(plan, region, &rn.stages, options);
   if (status == LW_OK)
     status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
   if (status == LW_OK) status = open_rows(&rn, r);
-  if (status == LW_OK && plan->keep) status = make_kept(&rn, &kept);
+  if (status == LW_OK && plan->keep != KEEP_NOTHING) status = make_kept(&rn, &kept);
   for (uint32_t s = 0; s < region->stage_count && status == LW_OK; s++) {
     status = reduce_pass(&rn, s, kept);
     if (status == LW_OK && kept) status = publish_kept(&rn, s, kept);
@@ -441,10 +509,9 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
  * rows together. */
 static lw_kval partial_at(rows_nest *rn, lw_kval piece) {
   lw_kbuilder *kb = &rn->nest.kb;
-  lw_kval stride = rn->plan->team == 1 ? lw__kb_const_i(kb, LW_DTYPE_I64, rn->nest.region->rows)
-                                       : lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces);
-  lw_kval major = rn->plan->team == 1 ? piece : rn->row,
-          minor = rn->plan->team == 1 ? rn->row : piece;
+  lw_kval stride = rn->plan->across ? lw__kb_const_i(kb, LW_DTYPE_I64, rn->nest.region->rows)
+                                    : lw__kb_const_i(kb, LW_DTYPE_I64, rn->plan->pieces);
+  lw_kval major = rn->plan->across ? piece : rn->row, minor = rn->plan->across ? rn->row : piece;
   return lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, major, stride, LW_NONE), minor, LW_NONE);
 }
 
@@ -531,7 +598,8 @@ static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape,
                           const lw_lower_options *options) {
   int64_t blocks = lw__ceil_div(shape->rows, plan->rows_per_block),
           wanted = 2 * (int64_t)options->profile->sm_count;
-  int64_t most = plan->vectors / (plan->team == 1 ? least_serial : (int64_t)plan->team);
+  int64_t most =
+      plan->vectors / (plan->across ? least_serial * (int64_t)plan->team : (int64_t)plan->team);
   plan->pieces = 1;
   if (shape->cols < least_split || blocks * 2 > options->profile->sm_count || most < 2) return;
   plan->pieces = lw__min_i64(lw__min_i64(lw__ceil_div(wanted, blocks), most), most_pieces);
@@ -540,6 +608,10 @@ static void choose_pieces(rows_plan *plan, const lw_reduce_shape *shape,
   plan->chunks = lw__ceil_div(plan->piece_vectors, plan->team);
   plan->exact_columns = false;
 }
+
+static const char *const home_words[] = {[KEEP_NOTHING] = "read again by every pass",
+                                         [KEEP_REGISTERS] = "kept in registers",
+                                         [KEEP_SHARED] = "kept in shared memory"};
 
 static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                             rows_plan *plan, const lw_lower_options *options, lw_diag *diag,
@@ -564,8 +636,27 @@ static lw_status lower_rows(lw_region_context *ctx, const lw_node_id *nodes, uin
                             "rows cut into %lld pieces, one launch per dependent reduction",
                             (long long)plan->pieces);
   return lw__arena_printf(&out->arena, &out->schedule, "rows of %u threads, %lld wide, %s",
-                          plan->team, (long long)plan->lanes,
-                          plan->keep ? "kept in registers" : "read again by every pass");
+                          plan->team, (long long)plan->lanes, home_words[plan->keep]);
+}
+
+/* Column layout: one thread a row while that fills the device, else a team of threads walks the
+ * columns in turn. */
+static void choose_columns(rows_plan *plan, const lw_reduce_shape *shape,
+                           const lw_lower_options *options) {
+  int64_t wanted = (int64_t)options->profile->sm_count * options->profile->max_threads_per_sm;
+  plan->across = true;
+  plan->team = 1;
+  plan->rows_per_block =
+      shape->rows < column_threads ? (uint32_t)lw__round_up(shape->rows, 32) : column_threads;
+  while (plan->team < most_strided && shape->rows * plan->team < wanted &&
+         plan->vectors / (plan->team * 2) >= 8) {
+    plan->team *= 2;
+    plan->rows_per_block = 32;
+  }
+  plan->threads = plan->team * plan->rows_per_block;
+  plan->chunks = lw__ceil_div(plan->vectors, plan->team);
+  plan->exact_columns = plan->vectors % plan->team == 0;
+  plan->exact_rows = shape->rows % plan->rows_per_block == 0;
 }
 
 static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
@@ -576,12 +667,7 @@ static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, ui
   if (!shape->columns_strided) {
     choose_team(&plan, &sizes);
   } else {
-    plan.team = 1;
-    plan.threads = plan.rows_per_block =
-        shape->rows < column_threads ? (uint32_t)lw__round_up(shape->rows, 32) : column_threads;
-    plan.chunks = plan.vectors;
-    plan.exact_columns = true;
-    plan.exact_rows = shape->rows % plan.rows_per_block == 0;
+    choose_columns(&plan, shape, options);
   }
   choose_pieces(&plan, shape, options);
   return lower_rows(ctx, nodes, count, &plan, options, diag, out);
