@@ -99,7 +99,7 @@ static lw_status flatten_ios(flattener *f, const lw_plan_io *from, uint32_t coun
 }
 
 /* Why the step cannot be run, or NULL. */
-static const char *flatten_refusal(const flattener *f, const lw_plan_step *step) {
+static const char *flatten_refusal(const flattener *f, const lw_plan_step *step, uint32_t id) {
   bool launch = step->kind == LW_STEP_LAUNCH;
   if (launch) {
     if (step->kernel >= f->program->kernel_count) return "there is no such kernel";
@@ -108,6 +108,9 @@ static const char *flatten_refusal(const flattener *f, const lw_plan_step *step)
     if (step->arg_count != (step->kind == LW_STEP_COPY ? 2 : 1)) return "wrong number of arguments";
   } else {
     return "unknown kind of step";
+  }
+  for (uint32_t i = 0; i < step->dep_count; i++) {
+    if (step->deps[i] >= id) return "it waits for a step that is not earlier";
   }
   bool scalars = false;
   for (uint32_t i = 0; i < step->arg_count; i++) {
@@ -135,6 +138,8 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
       .grid = from->grid,
       .first_slot = segment->slot_count,
       .first_scalar = segment->scalar_count,
+      .first_dep = segment->dep_count,
+      .dep_count = from->dep_count,
       .bytes = from->bytes,
       .predicted_us = from->predicted_us,
   };
@@ -148,6 +153,9 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
           (lw_rt_slot){.buffer = arg->buffer, .offset_bytes = arg->offset_bytes};
     }
   }
+  for (uint32_t i = 0; i < from->dep_count; i++) {
+    segment->deps[segment->dep_count++] = from->deps[i];
+  }
   to->slot_count = segment->slot_count - to->first_slot;
   to->scalar_count = segment->scalar_count - to->first_scalar;
   return LW_OK;
@@ -156,13 +164,17 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
 static lw_status flatten_segment(flattener *f, const lw_plan_step *steps, uint32_t count,
                                  const char *what, lw_rt_segment *segment) {
   lw_arena *arena = &f->program->arena;
-  uint64_t args = 0;
+  uint64_t args = 0, deps = 0;
   for (uint32_t i = 0; i < count; i++) {
-    const char *refusal = flatten_refusal(f, &steps[i]);
+    const char *refusal = flatten_refusal(f, &steps[i], i);
     if (refusal != NULL) return flatten_fail(f, what, i, refusal);
     args += steps[i].arg_count;
+    deps += steps[i].dep_count;
   }
-  if (args > UINT32_MAX) return flatten_fail(f, what, count, "too many arguments");
+  if (args > UINT32_MAX || deps > UINT32_MAX) {
+    return flatten_fail(f, what, count, "too many arguments");
+  }
+  LW_TRY(lw__arena_alloc(arena, (size_t)deps, sizeof *segment->deps, &segment->deps));
   LW_TRY(lw__arena_alloc(arena, count, sizeof *segment->steps, &segment->steps));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->slots, &segment->slots));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->scalars, &segment->scalars));

@@ -40,6 +40,7 @@ typedef struct lw_rt_step {
   int64_t grid;
   uint32_t first_slot, slot_count; /* COPY: destination, source. FILL: destination */
   uint32_t first_scalar, scalar_count;
+  uint32_t first_dep, dep_count; /* earlier steps of the segment that must have finished */
   uint64_t bytes;
   double predicted_us;
   const char *label;
@@ -52,6 +53,8 @@ typedef struct lw_rt_segment { /* a list of steps: the init program or a run */
   uint32_t slot_count;
   int64_t *scalars;
   uint32_t scalar_count;
+  uint32_t *deps;
+  uint32_t dep_count;
 } lw_rt_segment;
 
 typedef struct lw_rt_io {

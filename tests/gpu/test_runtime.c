@@ -280,9 +280,14 @@ static void test_broken_kernel(void **state) {
   lw__plan_deinit(&plan);
 }
 
+static lw_status open_device(uint32_t graph_min_steps, lw_diag *diag) {
+  const lw_rt_device_options options = {.graph_min_steps = graph_min_steps};
+  return lw__rt_device_open("cuda", &options, diag, &device);
+}
+
 int main(void) {
   lw_diag diag = {0};
-  if (lw__rt_device_open("cuda", NULL, &diag, &device) != LW_OK) {
+  if (open_device(0, &diag) != LW_OK) {
     print_message("skipped: %s\n", lw__diag_first_error(&diag));
     lw__diag_deinit(&diag);
     return 77;
@@ -301,9 +306,13 @@ int main(void) {
       cmocka_unit_test(test_host_memory),
       cmocka_unit_test(test_device_memory),
       cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_broken_kernel),
   };
-  int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  const struct CMUnitTest last[] = {cmocka_unit_test(test_broken_kernel)};
+  int failed = cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
+  lw__rt_device_release(device);
+  if (open_device(UINT32_MAX, NULL) != LW_OK) return 1;
+  failed += cmocka_run_group_tests_name("streams", tests, NULL, NULL);
+  failed += cmocka_run_group_tests_name("broken", last, NULL, NULL);
   lw__rt_device_release(device);
   lw__arena_deinit(&build_arena);
   for (size_t i = 0; i < LW_ARRAY_COUNT(arrays); i++) free(*arrays[i]);

@@ -651,3 +651,248 @@ int cuLaunchKernel(lw_cu_function function, unsigned int grid_x, unsigned int gr
   put(o);
   return 0;
 }
+
+int cuStreamIsCapturing(lw_cu_stream stream, lw_cu_capture *status) {
+  CALL();
+  NEEDS_CONTEXT("cuStreamIsCapturing");
+  (void)stream;
+  *status = standin.capturing ? 1 : 0;
+  return 0;
+}
+
+/* ---- graphs: the nodes of a launch go into the stream in one of the orders that the edges allow,
+ * another one each time ---- */
+
+enum { NODES_MAX = 4096, NODE_DEPS_MAX = 64 };
+
+struct lw_cu_node_object {
+  struct lw_cu_graph_object *graph;
+  int index, dep_count;
+  int deps[NODE_DEPS_MAX];
+  op operation;
+};
+struct lw_cu_graph_object {
+  int count;
+  struct lw_cu_node_object *nodes[NODES_MAX];
+};
+struct lw_cu_exec_object {
+  int count;
+  struct lw_cu_graph_object *of;
+  struct lw_cu_node_object nodes[];
+};
+
+static uint64_t *copy_parameters(const struct lw_cu_function_object *function, void **parameters) {
+  uint64_t *copy = calloc((size_t)function->parameters + 1, sizeof *copy);
+  for (int i = 0; i < function->parameters; i++) memcpy(&copy[i], parameters[i], sizeof copy[i]);
+  return copy;
+}
+
+static bool good_launch(lw_cu_function f, const lw_cu_kernel_node *k) {
+  return k->grid_x > 0 && k->grid_x <= INT32_MAX && k->grid_y == 1 && k->grid_z == 1 &&
+         k->block_x > 0 && k->block_x <= (unsigned int)f->threads_max && k->block_y == 1 &&
+         k->block_z == 1 && k->extra == NULL && k->kernel == NULL && k->context == NULL &&
+         k->shared_bytes <= (unsigned int)f->shared_limit;
+}
+
+static int kernel_operation(const lw_cu_kernel_node *k, op *out) {
+  if (!good_launch(k->function, k)) return INVALID_VALUE;
+  *out = (op){.kind = OP_LAUNCH,
+              .function = k->function,
+              .grid = k->grid_x,
+              .block = k->block_x,
+              .shared_bytes = k->shared_bytes,
+              .parameters = copy_parameters(k->function, k->parameters)};
+  return 0;
+}
+
+static int copy_operation(const lw_cu_copy_node *c, op *out) {
+  const struct lw_cu_copy_side *sides[] = {&c->from, &c->to};
+  for (int i = 0; i < 2; i++) {
+    const struct lw_cu_copy_side *s = sides[i];
+    if (s->x_bytes != 0 || s->y != 0 || s->z != 0 || s->level != 0 ||
+        s->memory != LW_CU_MEMORY_DEVICE || s->host != NULL || s->array != NULL ||
+        s->reserved != NULL || s->pitch < c->width_bytes || s->pitch > INT32_MAX) {
+      return INVALID_VALUE;
+    }
+    need_device("copy node", s->device, c->width_bytes);
+  }
+  if (c->width_bytes == 0 || c->height != 1 || c->depth != 1) return INVALID_VALUE;
+  *out = (op){.kind = OP_COPY,
+              .to = pointer(c->to.device),
+              .from = pointer(c->from.device),
+              .bytes = c->width_bytes};
+  return 0;
+}
+
+static int fill_operation(const lw_cu_fill_node *f, op *out) {
+  if (f->elem_bytes != 1 || f->height != 1 || f->width == 0 || f->value > 255) return INVALID_VALUE;
+  need_device("fill node", f->to, f->width);
+  *out = (op){
+      .kind = OP_FILL, .to = pointer(f->to), .bytes = f->width, .value = (unsigned char)f->value};
+  return 0;
+}
+
+int cuGraphCreate(lw_cu_graph *graph, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphCreate");
+  if (flags != 0) return INVALID_VALUE;
+  *graph = make_object(sizeof **graph);
+  standin.live_graphs++;
+  return 0;
+}
+
+int cuGraphDestroy(lw_cu_graph graph) {
+  CLEANUP();
+  for (int i = 0; i < graph->count; i++) {
+    free(graph->nodes[i]->operation.parameters);
+    free_object(graph->nodes[i]);
+  }
+  free_object(graph);
+  standin.live_graphs--;
+  CLEANED();
+}
+
+static int add_node(lw_cu_node *out, lw_cu_graph graph, const lw_cu_node *deps, size_t count,
+                    op operation) {
+  if (graph->count == NODES_MAX || count > NODE_DEPS_MAX) return 2;
+  lw_cu_node node = make_object(sizeof *node);
+  *node = (struct lw_cu_node_object){
+      .graph = graph, .index = graph->count, .dep_count = (int)count, .operation = operation};
+  for (size_t i = 0; i < count; i++) {
+    if (deps[i]->graph != graph) violation("an edge from another graph");
+    node->deps[i] = deps[i]->index;
+  }
+  graph->nodes[graph->count++] = node;
+  *out = node;
+  return 0;
+}
+
+int cuGraphAddKernelNode_v2(lw_cu_node *node, lw_cu_graph graph, const lw_cu_node *deps,
+                            size_t dep_count, const lw_cu_kernel_node *kernel) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphAddKernelNode");
+  op operation;
+  int result = kernel_operation(kernel, &operation);
+  return result != 0 ? result : add_node(node, graph, deps, dep_count, operation);
+}
+
+int cuGraphAddMemcpyNode(lw_cu_node *node, lw_cu_graph graph, const lw_cu_node *deps,
+                         size_t dep_count, const lw_cu_copy_node *copy, lw_cu_context context) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphAddMemcpyNode");
+  op operation;
+  int result = context != &the_context ? INVALID_CONTEXT : copy_operation(copy, &operation);
+  return result != 0 ? result : add_node(node, graph, deps, dep_count, operation);
+}
+
+int cuGraphAddMemsetNode(lw_cu_node *node, lw_cu_graph graph, const lw_cu_node *deps,
+                         size_t dep_count, const lw_cu_fill_node *fill, lw_cu_context context) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphAddMemsetNode");
+  op operation;
+  int result = context != &the_context ? INVALID_CONTEXT : fill_operation(fill, &operation);
+  return result != 0 ? result : add_node(node, graph, deps, dep_count, operation);
+}
+
+int cuGraphInstantiateWithFlags(lw_cu_exec *exec, lw_cu_graph graph, unsigned long long flags) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphInstantiate");
+  NOT_IN_CAPTURE("cuGraphInstantiate");
+  if (flags != 0) return INVALID_VALUE;
+  lw_cu_exec e = make_object(sizeof *e + (size_t)graph->count * sizeof e->nodes[0]);
+  e->count = graph->count;
+  e->of = graph;
+  for (int i = 0; i < graph->count; i++) {
+    e->nodes[i] = *graph->nodes[i];
+    op *o = &e->nodes[i].operation;
+    if (o->kind != OP_LAUNCH) continue;
+    size_t bytes = ((size_t)o->function->parameters + 1) * sizeof *o->parameters;
+    o->parameters = memcpy(malloc(bytes), o->parameters, bytes);
+  }
+  standin.live_graphs++;
+  *exec = e;
+  return 0;
+}
+
+int cuGraphExecDestroy(lw_cu_exec exec) {
+  CLEANUP();
+  for (int i = 0; i < exec->count; i++) free(exec->nodes[i].operation.parameters);
+  free_object(exec);
+  standin.live_graphs--;
+  CLEANED();
+}
+
+static int edit_node(lw_cu_exec exec, lw_cu_node node, op operation) {
+  op *had = &exec->nodes[node->index].operation;
+  bool same =
+      node->graph == exec->of && had->kind == operation.kind && had->function == operation.function;
+  if (!same) violation("edited a node into another kind of node");
+  free(had->parameters);
+  *had = operation;
+  standin.graph_edits++;
+  return 0;
+}
+
+int cuGraphExecKernelNodeSetParams_v2(lw_cu_exec exec, lw_cu_node node,
+                                      const lw_cu_kernel_node *kernel) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphExecKernelNodeSetParams");
+  op operation;
+  int result = kernel_operation(kernel, &operation);
+  return result != 0 ? result : edit_node(exec, node, operation);
+}
+
+int cuGraphExecMemcpyNodeSetParams(lw_cu_exec exec, lw_cu_node node, const lw_cu_copy_node *copy,
+                                   lw_cu_context context) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphExecMemcpyNodeSetParams");
+  op operation;
+  int result = context != &the_context ? INVALID_CONTEXT : copy_operation(copy, &operation);
+  return result != 0 ? result : edit_node(exec, node, operation);
+}
+
+int cuGraphExecMemsetNodeSetParams(lw_cu_exec exec, lw_cu_node node, const lw_cu_fill_node *fill,
+                                   lw_cu_context context) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphExecMemsetNodeSetParams");
+  op operation;
+  int result = context != &the_context ? INVALID_CONTEXT : fill_operation(fill, &operation);
+  return result != 0 ? result : edit_node(exec, node, operation);
+}
+
+static void put_copy(const op *operation, lw_cu_stream stream) {
+  op copy = *operation;
+  copy.stream = stream;
+  if (copy.kind == OP_LAUNCH) {
+    size_t bytes = ((size_t)copy.function->parameters + 1) * sizeof *copy.parameters;
+    copy.parameters = memcpy(malloc(bytes), operation->parameters, bytes);
+    standin.launches++;
+  }
+  standin.copies += copy.kind == OP_COPY;
+  standin.fills += copy.kind == OP_FILL;
+  put(copy);
+}
+
+int cuGraphLaunch(lw_cu_exec exec, lw_cu_stream stream) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphLaunch");
+  if (!good_stream("cuGraphLaunch", stream)) return INVALID_HANDLE;
+  static unsigned order;
+  bool *done = calloc((size_t)exec->count + 1, sizeof *done);
+  order++;
+  for (int left = exec->count; left > 0; left--) {
+    for (int i = 0; i < exec->count; i++) {
+      int n = order % 2 == 0 ? i : exec->count - 1 - i; /* as early as possible, or as late */
+      bool ready = !done[n];
+      for (int d = 0; d < exec->nodes[n].dep_count && ready; d++)
+        ready = done[exec->nodes[n].deps[d]];
+      if (!ready) continue;
+      done[n] = true;
+      put_copy(&exec->nodes[n].operation, stream);
+      break;
+    }
+  }
+  free(done);
+  standin.graph_launches++;
+  return 0;
+}

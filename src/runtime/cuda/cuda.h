@@ -15,6 +15,7 @@ typedef struct lw_cu_gpu { /* lw_rt_device.state */
   lw_cu_context context; /* retained */
   lw_cu_stream stream;   /* uploads and downloads */
   size_t l2_bytes;
+  uint32_t graph_min_steps;
   atomic_bool lost; /* an error broke the context: nothing works any more until the process ends */
 } lw_cu_gpu;
 
@@ -27,9 +28,26 @@ lw_status lw__cu_check(lw_cu_gpu *gpu, int result, const char *what, const char 
                        lw_diag *diag) LW_MUST_CHECK;
 
 /* program.c */
+lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t kernel);
 lw_status lw__cu_program_open(lw_rt_program *program, const lw_plan *plan, lw_diag *diag);
 void lw__cu_program_close(lw_rt_program *program);
 lw_status lw__cu_program_init(lw_rt_program *program, void **slots, lw_diag *diag);
+/* graph.c: the run as one graph, built when it is first wanted. */
+typedef struct lw_cu_replay {
+  bool usable; /* the plan is long enough and nothing in it is beyond graphs */
+  lw_cu_exec exec;
+  lw_cu_graph graph; /* owns |nodes|; NULL until built */
+  lw_cu_node *nodes; /* per step */
+  lw_cu_node *deps;  /* room for one step's */
+  void **slots;      /* the addresses that |exec| has */
+} lw_cu_replay;
+/* Takes the memory that building and launching will need. */
+lw_status lw__cu_replay_init(lw_rt_context *context, lw_cu_replay *replay) LW_MUST_CHECK;
+void lw__cu_replay_deinit(lw_rt_context *context, lw_cu_replay *replay);
+/* Builds the graph or brings it up to date with the context's slots, and launches it. */
+lw_status lw__cu_replay_launch(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
+                               lw_cu_stream stream, lw_diag *diag) LW_MUST_CHECK;
+
 /* run.c */
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);
 void lw__cu_context_close(lw_rt_context *context);

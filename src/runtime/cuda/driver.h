@@ -19,6 +19,13 @@ typedef CUevent lw_cu_event;
 typedef CUdeviceptr lw_cu_address;
 typedef CUdevice_attribute lw_cu_device_attribute;
 typedef CUfunction_attribute lw_cu_function_attribute;
+typedef CUstreamCaptureStatus lw_cu_capture;
+typedef CUgraph lw_cu_graph;
+typedef CUgraphNode lw_cu_node;
+typedef CUgraphExec lw_cu_exec;
+typedef CUDA_KERNEL_NODE_PARAMS lw_cu_kernel_node;
+typedef CUDA_MEMCPY3D lw_cu_copy_node;
+typedef CUDA_MEMSET_NODE_PARAMS lw_cu_fill_node;
 #else
 typedef int lw_cu_result;
 typedef int lw_cu_device;
@@ -30,7 +37,40 @@ typedef struct lw_cu_event_object *lw_cu_event;
 typedef unsigned long long lw_cu_address;
 typedef int lw_cu_device_attribute;
 typedef int lw_cu_function_attribute;
+typedef int lw_cu_capture;
+typedef struct lw_cu_graph_object *lw_cu_graph;
+typedef struct lw_cu_node_object *lw_cu_node;
+typedef struct lw_cu_exec_object *lw_cu_exec;
+typedef struct lw_cu_kernel_params lw_cu_kernel_node;
+typedef struct lw_cu_copy_params lw_cu_copy_node;
+typedef struct lw_cu_fill_params lw_cu_fill_node;
 #endif
+
+/* What nodes of a graph do. */
+struct lw_cu_kernel_params {
+  lw_cu_function function;
+  unsigned int grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void **parameters, **extra; /* copied by the driver */
+  void *kernel, *context;     /* other ways to name the function; NULL */
+};
+struct lw_cu_copy_side {
+  size_t x_bytes, y, z, level;
+  int memory; /* LW_CU_MEMORY_DEVICE */
+  const void *host;
+  lw_cu_address device;
+  void *array, *reserved;
+  size_t pitch, height;
+};
+struct lw_cu_copy_params {
+  struct lw_cu_copy_side from, to;
+  size_t width_bytes, height, depth;
+};
+struct lw_cu_fill_params {
+  lw_cu_address to;
+  size_t pitch;
+  unsigned int value, elem_bytes;
+  size_t width, height;
+};
 
 enum {
   LW_CU_SUCCESS = 0,
@@ -44,6 +84,8 @@ enum {
   LW_CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
   LW_CU_STREAM_NON_BLOCKING = 1,
   LW_CU_EVENT_DEFAULT = 0,
+  LW_CU_CAPTURE_NONE = 0,
+  LW_CU_MEMORY_DEVICE = 2,
 };
 
 /* X(name, symbol, parameters): functions that give lw_cu_result. */
@@ -89,7 +131,29 @@ enum {
   X(launch, cuLaunchKernel,                                                                       \
     (lw_cu_function function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,      \
      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
-     lw_cu_stream stream, void **parameters, void **extra))
+     lw_cu_stream stream, void **parameters, void **extra))                                       \
+  X(stream_capture, cuStreamIsCapturing, (lw_cu_stream stream, lw_cu_capture * status))           \
+  X(graph_create, cuGraphCreate, (lw_cu_graph * graph, unsigned int flags))                       \
+  X(graph_destroy, cuGraphDestroy, (lw_cu_graph graph))                                           \
+  X(graph_kernel, cuGraphAddKernelNode_v2,                                                        \
+    (lw_cu_node * node, lw_cu_graph graph, const lw_cu_node *deps, size_t dep_count,              \
+     const lw_cu_kernel_node *kernel))                                                            \
+  X(graph_copy, cuGraphAddMemcpyNode,                                                             \
+    (lw_cu_node * node, lw_cu_graph graph, const lw_cu_node *deps, size_t dep_count,              \
+     const lw_cu_copy_node *copy, lw_cu_context context))                                         \
+  X(graph_fill, cuGraphAddMemsetNode,                                                             \
+    (lw_cu_node * node, lw_cu_graph graph, const lw_cu_node *deps, size_t dep_count,              \
+     const lw_cu_fill_node *fill, lw_cu_context context))                                         \
+  X(graph_instantiate, cuGraphInstantiateWithFlags,                                               \
+    (lw_cu_exec * exec, lw_cu_graph graph, unsigned long long flags))                             \
+  X(exec_destroy, cuGraphExecDestroy, (lw_cu_exec exec))                                          \
+  X(exec_kernel, cuGraphExecKernelNodeSetParams_v2,                                               \
+    (lw_cu_exec exec, lw_cu_node node, const lw_cu_kernel_node *kernel))                          \
+  X(exec_copy, cuGraphExecMemcpyNodeSetParams,                                                    \
+    (lw_cu_exec exec, lw_cu_node node, const lw_cu_copy_node *copy, lw_cu_context context))       \
+  X(exec_fill, cuGraphExecMemsetNodeSetParams,                                                    \
+    (lw_cu_exec exec, lw_cu_node node, const lw_cu_fill_node *fill, lw_cu_context context))       \
+  X(exec_launch, cuGraphLaunch, (lw_cu_exec exec, lw_cu_stream stream))
 
 /* The same for functions that older drivers lack; NULL then. */
 #define LW_CU_OPTIONAL_SYMBOLS(X) X(function_load, cuFuncLoad, (lw_cu_function function))

@@ -114,6 +114,10 @@ void lw__cu_program_close(lw_rt_program *program) {
   lw__cu_leave(gpu);
 }
 
+lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t kernel) {
+  return ((const cu_program *)program->state)->functions[kernel];
+}
+
 /* ---- steps ---- */
 
 void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, void **parameters) {

@@ -7,6 +7,7 @@ typedef struct cu_context { /* lw_rt_context.state */
   lw_cu_event start, end;
   bool has_stream, has_start, has_end;
   void **parameters;
+  lw_cu_replay replay;
 } cu_context;
 
 static lw_status context_make_objects(lw_cu_gpu *gpu, cu_context *state, lw_diag *diag) {
@@ -33,6 +34,7 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
                          sizeof *state->parameters, &state->parameters));
   context->state = state;
   lw__cu_make_parameters(segment, context->slots, state->parameters);
+  LW_TRY(lw__cu_replay_init(context, &state->replay));
   LW_TRY(lw__cu_enter(gpu, diag));
   lw_status status = context_make_objects(gpu, state, diag);
   lw__cu_leave(gpu);
@@ -47,6 +49,7 @@ void lw__cu_context_close(lw_rt_context *context) {
     (void)gpu->driver.stream_wait(state->stream);
     (void)gpu->driver.stream_destroy(state->stream);
   }
+  lw__cu_replay_deinit(context, &state->replay);
   if (state->has_start) (void)gpu->driver.event_destroy(state->start);
   if (state->has_end) (void)gpu->driver.event_destroy(state->end);
   lw__cu_leave(gpu);
@@ -90,17 +93,34 @@ static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, 
 
 /* ---- running ---- */
 
-static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool timed, lw_diag *diag) {
+/* Into a stream that is being captured the steps go one by one: the caller gets a graph of them. */
+static lw_status run_steps(lw_rt_context *context, lw_cu_stream stream, bool captured,
+                           lw_diag *diag) {
+  cu_context *state = context->state;
+  lw_rt_program *program = context->program;
+  if (state->replay.usable && !captured) {
+    return lw__cu_replay_launch(context, &state->replay, state->parameters, stream, diag);
+  }
+  return lw__cu_put_steps(program, &program->run, context->slots, state->parameters, stream, diag);
+}
+
+/* |own|: the context's stream, timed; else the caller's. */
+static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool own, lw_diag *diag) {
   const cu_context *state = context->state;
   lw_rt_program *program = context->program;
   lw_cu_gpu *gpu = program->device->state;
+  lw_cu_capture capture = LW_CU_CAPTURE_NONE;
+  if (!own) {
+    LW_TRY(lw__cu_check(gpu, gpu->driver.stream_capture(stream, &capture), "cuStreamIsCapturing",
+                        NULL, diag));
+  }
   LW_TRY(run_stage_inputs(context, stream, diag));
-  if (timed) {
+  if (own) {
     LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->start, stream), "cuEventRecord", NULL,
                         diag));
   }
-  LW_TRY(lw__cu_put_steps(program, &program->run, context->slots, state->parameters, stream, diag));
-  if (timed) {
+  LW_TRY(run_steps(context, stream, capture != LW_CU_CAPTURE_NONE, diag));
+  if (own) {
     LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->end, stream), "cuEventRecord", NULL,
                         diag));
   }

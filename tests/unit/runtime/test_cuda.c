@@ -15,7 +15,9 @@
 #include "standin/standin.h"
 
 static const char library[] = LW_BUILD_DIR "/libcuda_standin.so";
-static const lw_rt_device_options options = {.cuda_path = library};
+/* The plan below has four steps: enough for a graph. The tests run with graphs and without. */
+static lw_rt_device_options options = {.cuda_path = library};
+static bool graphs = true;
 static lw_standin_state *standin;
 
 static int load_standin(void **state) {
@@ -34,6 +36,7 @@ static int load_standin(void **state) {
 
 static int reset_standin(void **state) {
   (void)state;
+  options.graph_min_steps = graphs ? 0 : UINT32_MAX;
   *standin = (lw_standin_state){
       .device_count = 1, .arch_major = 9, .arch_minor = 0, .driver_version = 12040, .fail_code = 1};
   return 0;
@@ -51,6 +54,7 @@ static void assert_nothing_left(void) {
   assert_int_equal(standin->live_modules, 0);
   assert_int_equal(standin->live_streams, 0);
   assert_int_equal(standin->live_events, 0);
+  assert_int_equal(standin->live_graphs, 0);
   assert_int_equal(standin->retains, 0);
 }
 
@@ -425,17 +429,52 @@ static void test_messages_name_the_step(void **state) {
   session s;
   assert_int_equal(open_session(&s, NULL), LW_OK);
   assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
-  standin->fail_at = 5; /* push, copy in, record, launch, launch */
+  /* push, copy in, record, launch, launch; or create the graph, add a node, add a node */
+  standin->fail_at = graphs ? 6 : 5;
   standin->fail_code = 77;
   lw_diag diag = {0};
   assert_int_equal(lw__rt_run(s.context, &diag), LW_STATUS_DEVICE_FAILED);
   assert_int_equal(diag.messages.count, 1);
   assert_string_equal(diag.messages.data[0].where, "step 1 (n1, n2), kernel lw_map_add");
-  assert_string_equal(diag.messages.data[0].text, "cuLaunchKernel: CUDA_ERROR_STANDIN (77)");
+  assert_string_equal(diag.messages.data[0].text,
+                      graphs ? "adding a node to the graph: CUDA_ERROR_STANDIN (77)"
+                             : "cuLaunchKernel: CUDA_ERROR_STANDIN (77)");
   lw__diag_deinit(&diag);
   /* The next run works. */
   assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
   check_results(x, out, copy);
+  close_session(&s);
+  assert_nothing_left();
+}
+
+/* A new binding edits the nodes that use it, and no others. */
+static void test_graph_edits(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  void *memory;
+  assert_int_equal(lw__rt_alloc(s.device, 6 * BYTES, &memory), LW_OK);
+  static const struct {
+    uint32_t x, out, copy, edits;
+  } rounds[] = {{0, 1, 2, 0}, {0, 1, 2, 0}, {3, 1, 2, 1}, {3, 4, 2, 2}, {3, 4, 5, 2}, {0, 1, 2, 4}};
+  for (size_t r = 0; r < LW_ARRAY_COUNT(rounds); r++) {
+    char *dx = (char *)memory + rounds[r].x * BYTES, *dout = (char *)memory + rounds[r].out * BYTES;
+    char *dcopy = (char *)memory + rounds[r].copy * BYTES;
+    assert_int_equal(lw__rt_upload(s.device, dx, x, BYTES), LW_OK);
+    assert_int_equal(lw__rt_bind_input(s.context, 0, dx, BYTES, true), LW_OK);
+    assert_int_equal(lw__rt_bind_output(s.context, 0, dout, BYTES, true), LW_OK);
+    assert_int_equal(lw__rt_bind_output(s.context, 1, dcopy, BYTES, true), LW_OK);
+    uint64_t edits = standin->graph_edits;
+    assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+    assert_int_equal(standin->graph_edits - edits, graphs ? rounds[r].edits : 0);
+    assert_int_equal(standin->graph_launches, graphs ? r + 1 : 0);
+    assert_int_equal(lw__rt_download(s.device, out, dout, BYTES), LW_OK);
+    assert_int_equal(lw__rt_download(s.device, copy, dcopy, BYTES), LW_OK);
+    check_results(x, out, copy);
+  }
+  lw__rt_free(s.device, memory);
   close_session(&s);
   assert_nothing_left();
 }
@@ -468,10 +507,15 @@ static void test_without_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      CASE(test_device),           CASE(test_no_device),   CASE(test_host_bindings),
-      CASE(test_device_bindings),  CASE(test_bad_plans),   CASE(test_newer_minor),
-      CASE(test_every_call_fails), CASE(test_lost_device), CASE(test_messages_name_the_step),
-      CASE(test_without_memory),
+      CASE(test_device),           CASE(test_no_device),      CASE(test_host_bindings),
+      CASE(test_device_bindings),  CASE(test_bad_plans),      CASE(test_newer_minor),
+      CASE(test_every_call_fails), CASE(test_lost_device),    CASE(test_messages_name_the_step),
+      CASE(test_graph_edits),      CASE(test_without_memory),
   };
-  return cmocka_run_group_tests(tests, load_standin, NULL);
+  int failed = 0;
+  for (int way = 0; way < 2; way++) {
+    graphs = way == 0;
+    failed += cmocka_run_group_tests_name(graphs ? "graphs" : "streams", tests, load_standin, NULL);
+  }
+  return failed;
 }

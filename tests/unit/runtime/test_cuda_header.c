@@ -36,7 +36,53 @@ SAME_VALUE(LW_CU_FUNCTION_MAX_THREADS, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 SAME_VALUE(LW_CU_FUNCTION_MAX_DYNAMIC_SHARED, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
 SAME_VALUE(LW_CU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
 SAME_VALUE(LW_CU_EVENT_DEFAULT, CU_EVENT_DEFAULT);
+SAME_VALUE(LW_CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
+SAME_VALUE(LW_CU_MEMORY_DEVICE, CU_MEMORYTYPE_DEVICE);
 _Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "device addresses are as wide as pointers");
+
+#define SAME_MEMBER(ours, member, theirs, their_member)                                         \
+  _Static_assert(offsetof(struct ours, member) == offsetof(theirs, their_member) &&             \
+                     sizeof(((struct ours *)0)->member) == sizeof(((theirs *)0)->their_member), \
+                 #their_member)
+_Static_assert(sizeof(struct lw_cu_kernel_params) == sizeof(CUDA_KERNEL_NODE_PARAMS),
+               "kernel node");
+SAME_MEMBER(lw_cu_kernel_params, function, CUDA_KERNEL_NODE_PARAMS, func);
+SAME_MEMBER(lw_cu_kernel_params, grid_x, CUDA_KERNEL_NODE_PARAMS, gridDimX);
+SAME_MEMBER(lw_cu_kernel_params, grid_y, CUDA_KERNEL_NODE_PARAMS, gridDimY);
+SAME_MEMBER(lw_cu_kernel_params, grid_z, CUDA_KERNEL_NODE_PARAMS, gridDimZ);
+SAME_MEMBER(lw_cu_kernel_params, block_x, CUDA_KERNEL_NODE_PARAMS, blockDimX);
+SAME_MEMBER(lw_cu_kernel_params, block_y, CUDA_KERNEL_NODE_PARAMS, blockDimY);
+SAME_MEMBER(lw_cu_kernel_params, block_z, CUDA_KERNEL_NODE_PARAMS, blockDimZ);
+SAME_MEMBER(lw_cu_kernel_params, shared_bytes, CUDA_KERNEL_NODE_PARAMS, sharedMemBytes);
+SAME_MEMBER(lw_cu_kernel_params, parameters, CUDA_KERNEL_NODE_PARAMS, kernelParams);
+SAME_MEMBER(lw_cu_kernel_params, extra, CUDA_KERNEL_NODE_PARAMS, extra);
+SAME_MEMBER(lw_cu_kernel_params, kernel, CUDA_KERNEL_NODE_PARAMS, kern);
+SAME_MEMBER(lw_cu_kernel_params, context, CUDA_KERNEL_NODE_PARAMS, ctx);
+_Static_assert(sizeof(struct lw_cu_fill_params) == sizeof(CUDA_MEMSET_NODE_PARAMS), "memset node");
+SAME_MEMBER(lw_cu_fill_params, to, CUDA_MEMSET_NODE_PARAMS, dst);
+SAME_MEMBER(lw_cu_fill_params, pitch, CUDA_MEMSET_NODE_PARAMS, pitch);
+SAME_MEMBER(lw_cu_fill_params, value, CUDA_MEMSET_NODE_PARAMS, value);
+SAME_MEMBER(lw_cu_fill_params, elem_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
+SAME_MEMBER(lw_cu_fill_params, width, CUDA_MEMSET_NODE_PARAMS, width);
+SAME_MEMBER(lw_cu_fill_params, height, CUDA_MEMSET_NODE_PARAMS, height);
+_Static_assert(sizeof(struct lw_cu_copy_params) == sizeof(CUDA_MEMCPY3D), "memcpy node");
+SAME_MEMBER(lw_cu_copy_params, from.x_bytes, CUDA_MEMCPY3D, srcXInBytes);
+SAME_MEMBER(lw_cu_copy_params, from.level, CUDA_MEMCPY3D, srcLOD);
+SAME_MEMBER(lw_cu_copy_params, from.memory, CUDA_MEMCPY3D, srcMemoryType);
+SAME_MEMBER(lw_cu_copy_params, from.host, CUDA_MEMCPY3D, srcHost);
+SAME_MEMBER(lw_cu_copy_params, from.device, CUDA_MEMCPY3D, srcDevice);
+SAME_MEMBER(lw_cu_copy_params, from.array, CUDA_MEMCPY3D, srcArray);
+SAME_MEMBER(lw_cu_copy_params, from.reserved, CUDA_MEMCPY3D, reserved0);
+SAME_MEMBER(lw_cu_copy_params, from.pitch, CUDA_MEMCPY3D, srcPitch);
+SAME_MEMBER(lw_cu_copy_params, from.height, CUDA_MEMCPY3D, srcHeight);
+SAME_MEMBER(lw_cu_copy_params, to.x_bytes, CUDA_MEMCPY3D, dstXInBytes);
+SAME_MEMBER(lw_cu_copy_params, to.memory, CUDA_MEMCPY3D, dstMemoryType);
+SAME_MEMBER(lw_cu_copy_params, to.device, CUDA_MEMCPY3D, dstDevice);
+SAME_MEMBER(lw_cu_copy_params, to.pitch, CUDA_MEMCPY3D, dstPitch);
+SAME_MEMBER(lw_cu_copy_params, to.height, CUDA_MEMCPY3D, dstHeight);
+SAME_MEMBER(lw_cu_copy_params, width_bytes, CUDA_MEMCPY3D, WidthInBytes);
+SAME_MEMBER(lw_cu_copy_params, height, CUDA_MEMCPY3D, Height);
+SAME_MEMBER(lw_cu_copy_params, depth, CUDA_MEMCPY3D, Depth);
 
 #define LW_CU_ERROR(code, name, status, lost) SAME_VALUE(code, CUDA_ERROR_##name);
 #include "runtime/cuda/errors.def"

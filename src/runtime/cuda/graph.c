@@ -1,0 +1,173 @@
+/* graph.c: a run as one graph. The graph has the plan's own edges, so independent steps may run at
+ * the same time; when a binding changes, exactly the nodes that use it are edited. */
+#include <limits.h>
+#include <string.h>
+
+#include "runtime/cuda/cuda.h"
+
+static lw_cu_address node_address(void *slot) { return (lw_cu_address)(uintptr_t)slot; }
+
+/* Empty copies would need nodes of their own kind, and copies beyond 2 GiB exceed what a row of a
+ * copy node may have. */
+static bool replay_fits(const lw_rt_segment *segment) {
+  for (uint32_t i = 0; i < segment->step_count; i++) {
+    const lw_rt_step *step = &segment->steps[i];
+    if (step->kind != LW_STEP_LAUNCH && (step->bytes == 0 || step->bytes > INT_MAX)) return false;
+  }
+  return true;
+}
+
+lw_status lw__cu_replay_init(lw_rt_context *context, lw_cu_replay *replay) {
+  const lw_rt_segment *segment = &context->program->run;
+  const lw_cu_gpu *gpu = context->program->device->state;
+  if (segment->step_count < gpu->graph_min_steps || !replay_fits(segment)) return LW_OK;
+  uint32_t deps = 0;
+  for (uint32_t i = 0; i < segment->step_count; i++) {
+    if (segment->steps[i].dep_count > deps) deps = segment->steps[i].dep_count;
+  }
+  lw_arena *memory = &context->memory;
+  LW_TRY(lw__arena_alloc(memory, segment->step_count, sizeof *replay->nodes, &replay->nodes));
+  LW_TRY(lw__arena_alloc(memory, deps, sizeof *replay->deps, &replay->deps));
+  LW_TRY(lw__arena_alloc(memory, segment->slot_count, sizeof *replay->slots, &replay->slots));
+  replay->usable = true;
+  return LW_OK;
+}
+
+void lw__cu_replay_deinit(lw_rt_context *context, lw_cu_replay *replay) {
+  const lw_cu_gpu *gpu = context->program->device->state;
+  if (replay->exec != NULL) (void)gpu->driver.exec_destroy(replay->exec);
+  if (replay->graph != NULL) (void)gpu->driver.graph_destroy(replay->graph);
+  replay->exec = NULL;
+  replay->graph = NULL;
+}
+
+/* ---- nodes ---- */
+
+static lw_cu_kernel_node kernel_node(const lw_rt_program *program, const lw_rt_step *step,
+                                     void **parameters) {
+  const lw_rt_kernel *kernel = &program->kernels[step->kernel];
+  return (lw_cu_kernel_node){
+      .function = lw__cu_program_function(program, step->kernel),
+      .grid_x = (unsigned int)step->grid,
+      .grid_y = 1,
+      .grid_z = 1,
+      .block_x = kernel->block_threads,
+      .block_y = 1,
+      .block_z = 1,
+      .shared_bytes = kernel->shared_bytes,
+      .parameters = &parameters[step->first_slot + step->first_scalar],
+  };
+}
+
+static struct lw_cu_copy_side copy_side(void *slot, size_t bytes) {
+  return (struct lw_cu_copy_side){
+      .memory = LW_CU_MEMORY_DEVICE, .device = node_address(slot), .pitch = bytes, .height = 1};
+}
+
+static lw_cu_copy_node copy_node(const lw_rt_step *step, void **args) {
+  size_t bytes = (size_t)step->bytes;
+  return (lw_cu_copy_node){.from = copy_side(args[1], bytes),
+                           .to = copy_side(args[0], bytes),
+                           .width_bytes = bytes,
+                           .height = 1,
+                           .depth = 1};
+}
+
+static lw_cu_fill_node fill_node(const lw_rt_step *step, void **args) {
+  return (lw_cu_fill_node){.to = node_address(args[0]),
+                           .value = step->fill,
+                           .elem_bytes = 1,
+                           .width = (size_t)step->bytes,
+                           .height = 1};
+}
+
+/* Adds the node of a step (|add|) or edits it in the executable graph. */
+static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **parameters, uint32_t id,
+                    bool add) {
+  const lw_rt_program *program = context->program;
+  const lw_cu_gpu *gpu = program->device->state;
+  const lw_cu_driver *driver = &gpu->driver;
+  const lw_rt_step *step = &program->run.steps[id];
+  void **args = &context->slots[step->first_slot];
+  lw_cu_node *node = &replay->nodes[id];
+  for (uint32_t i = 0; add && i < step->dep_count; i++) {
+    replay->deps[i] = replay->nodes[program->run.deps[step->first_dep + i]];
+  }
+  if (step->kind == LW_STEP_LAUNCH) {
+    lw_cu_kernel_node kernel = kernel_node(program, step, parameters);
+    return add ? driver->graph_kernel(node, replay->graph, replay->deps, step->dep_count, &kernel)
+               : driver->exec_kernel(replay->exec, *node, &kernel);
+  }
+  if (step->kind == LW_STEP_COPY) {
+    lw_cu_copy_node copy = copy_node(step, args);
+    return add ? driver->graph_copy(node, replay->graph, replay->deps, step->dep_count, &copy,
+                                    gpu->context)
+               : driver->exec_copy(replay->exec, *node, &copy, gpu->context);
+  }
+  lw_cu_fill_node fill = fill_node(step, args);
+  return add ? driver->graph_fill(node, replay->graph, replay->deps, step->dep_count, &fill,
+                                  gpu->context)
+             : driver->exec_fill(replay->exec, *node, &fill, gpu->context);
+}
+
+static lw_status put_checked(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
+                             uint32_t id, bool add, lw_diag *diag) {
+  int result = put_node(context, replay, parameters, id, add);
+  if (result == LW_CU_SUCCESS) return LW_OK;
+  lw_rt_program *program = context->program;
+  lw_text where = {0};
+  lw__rt_describe_step(program, &program->run, id, &where);
+  lw_status status = lw__cu_check(program->device->state, result,
+                                  add ? "adding a node to the graph" : "editing the graph",
+                                  lw__text_str(&where), diag);
+  lw__text_deinit(&where);
+  return status;
+}
+
+/* ---- the graph ---- */
+
+static lw_status replay_build(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
+                              lw_diag *diag) {
+  lw_cu_gpu *gpu = context->program->device->state;
+  const lw_rt_segment *segment = &context->program->run;
+  LW_TRY(
+      lw__cu_check(gpu, gpu->driver.graph_create(&replay->graph, 0), "cuGraphCreate", NULL, diag));
+  for (uint32_t i = 0; i < segment->step_count; i++) {
+    LW_TRY(put_checked(context, replay, parameters, i, true, diag));
+  }
+  LW_TRY(lw__cu_check(gpu, gpu->driver.graph_instantiate(&replay->exec, replay->graph, 0),
+                      "cuGraphInstantiate", NULL, diag));
+  if (segment->slot_count != 0)
+    memcpy(replay->slots, context->slots, segment->slot_count * sizeof(void *));
+  return LW_OK;
+}
+
+static lw_status replay_edit(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
+                             lw_diag *diag) {
+  const lw_rt_segment *segment = &context->program->run;
+  for (uint32_t i = 0; i < segment->step_count; i++) {
+    const lw_rt_step *step = &segment->steps[i];
+    void **now = &context->slots[step->first_slot], **had = &replay->slots[step->first_slot];
+    size_t bytes = step->slot_count * sizeof *now;
+    if (bytes == 0 || memcmp(now, had, bytes) == 0) continue;
+    LW_TRY(put_checked(context, replay, parameters, i, false, diag));
+    memcpy(had, now, bytes);
+  }
+  return LW_OK;
+}
+
+lw_status lw__cu_replay_launch(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
+                               lw_cu_stream stream, lw_diag *diag) {
+  lw_cu_gpu *gpu = context->program->device->state;
+  if (replay->exec == NULL) {
+    lw_status status = replay_build(context, replay, parameters, diag);
+    if (status != LW_OK) {
+      lw__cu_replay_deinit(context, replay);
+      return status;
+    }
+  } else {
+    LW_TRY(replay_edit(context, replay, parameters, diag));
+  }
+  return lw__cu_check(gpu, gpu->driver.exec_launch(replay->exec, stream), "cuGraphLaunch", NULL,
+                      diag);
+}
