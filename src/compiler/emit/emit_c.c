@@ -43,10 +43,10 @@ static const char c_top[] =
     "#define LW_UNROLL(n) LW_PRAGMA(clang loop unroll(full))\n"
     "#define LW_VECTOR LW_PRAGMA(clang loop vectorize(assume_safety))\n"
     "#else\n"
-    "#pragma GCC optimize(\"no-math-errno\", \"no-trapping-math\")\n"
+    "#pragma GCC optimize(\"no-math-errno\", \"no-trapping-math\", "
+    "\"no-tree-loop-distribute-patterns\")\n"
     "#pragma GCC diagnostic ignored \"-Wmaybe-uninitialized\"\n"
     "#pragma GCC diagnostic ignored \"-Wbool-compare\"\n"
-    "#pragma GCC diagnostic ignored \"-Wmemset-elt-size\"\n"
     "#define LW_UNROLL(n) LW_PRAGMA(GCC unroll n)\n"
     "#define LW_VECTOR LW_PRAGMA(GCC ivdep)\n"
     "#endif\n"
@@ -120,22 +120,41 @@ static void c_local_set(lw_printer *p, const lw_kinstr *in) {
   lw__text_add(p->out, ";\n");
 }
 
+/* Copies of vectors are loops, not calls of memcpy: a call would keep gcc from holding local arrays
+ * in registers across the loop around it. */
+static void c_copy_loop(lw_printer *p, const lw_kinstr *in) {
+  lw__text_add(p->out, "LW_VECTOR for (int i = 0; i < %u; i++) ", in->width);
+}
+
+static void c_local_element(lw_printer *p, const lw_kinstr *in) {
+  lw__text_add(p->out, "l%u[", in->local);
+  lw__printer_element(p, in->d, 0);
+  lw__text_add(p->out, " + i]");
+}
+
+static void c_buffer_element(lw_printer *p, const lw_kinstr *in) {
+  lw__text_add(p->out, "b%u[", in->object);
+  lw__printer_place(p, in, 0);
+  lw__text_add(p->out, " + i]");
+}
+
 static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
   lw__printer_line(p);
   if (in->c != LW_NONE) {
     lw__text_add(p->out, "if (!");
     lw__printer_value(p, in->c);
-    lw__text_add(p->out, ") __builtin_memset(l%u + ", in->local);
-    lw__printer_element(p, in->d, 0);
-    lw__text_add(p->out, ", 0, %u * sizeof *l%u);\n", in->width, in->local);
+    lw__text_add(p->out, ") { ");
+    c_copy_loop(p, in);
+    c_local_element(p, in);
+    lw__text_add(p->out, " = 0; }\n");
     lw__printer_line(p);
-    lw__text_add(p->out, "else ");
+    lw__text_add(p->out, "else { ");
   }
-  lw__text_add(p->out, "__builtin_memcpy(l%u + ", in->local);
-  lw__printer_element(p, in->d, 0);
-  lw__text_add(p->out, ", b%u + (", in->object);
-  lw__printer_place(p, in, 0);
-  lw__text_add(p->out, "), %u * sizeof *l%u);\n", in->width, in->local);
+  c_copy_loop(p, in);
+  c_local_element(p, in);
+  lw__text_add(p->out, " = ");
+  c_buffer_element(p, in);
+  lw__text_add(p->out, in->c != LW_NONE ? "; }\n" : ";\n");
 }
 
 static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
@@ -143,13 +162,13 @@ static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
   if (in->c != LW_NONE) {
     lw__text_add(p->out, "if (");
     lw__printer_value(p, in->c);
-    lw__text_add(p->out, ") ");
+    lw__text_add(p->out, ") { ");
   }
-  lw__text_add(p->out, "__builtin_memcpy(b%u + (", in->object);
-  lw__printer_place(p, in, 0);
-  lw__text_add(p->out, "), l%u + ", in->local);
-  lw__printer_element(p, in->d, 0);
-  lw__text_add(p->out, ", %u * sizeof *l%u);\n", in->width, in->local);
+  c_copy_loop(p, in);
+  c_buffer_element(p, in);
+  lw__text_add(p->out, " = ");
+  c_local_element(p, in);
+  lw__text_add(p->out, in->c != LW_NONE ? "; }\n" : ";\n");
 }
 
 /* A block has one thread, so a group has one. */
@@ -161,6 +180,7 @@ static void c_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
 static const lw_printer_target c_target = {
     .value_types = c_value_types,
     .memory_types = c_memory_types,
+    .wide_index = true,
     .top = c_top,
     .prelude = {{&lw__emit_helpers_c, &lw__emit_helpers_common}, c_value_types},
     .begin = c_begin,

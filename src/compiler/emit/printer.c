@@ -139,13 +139,22 @@ bool lw__printer_uses_buffer(const lw_printer *p, uint32_t buffer) {
 
 /* ---- instructions -----------------------------------------------------------------------------*/
 
+static bool print_is_wide(const lw_printer *p, uint32_t id) {
+  return p->target->wide_index && p->plain[id] != 0;
+}
+
+static const char *print_type(const lw_printer *p, uint32_t id, const lw_kinstr *in) {
+  return p->target->value_types[print_is_wide(p, id) ? LW_DTYPE_I64 : (lw_dtype)in->dtype];
+}
+
 static void print_fn(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   const lw_fn_info *info = &lw__fn_info[in->fn];
   const lw_kval operands[3] = {in->a, in->b, in->c};
   lw_dtype dtype = (lw_dtype)lw__printer_instr(p, operands[in->fn == LW_FN_SELECT ? 1 : 0])->dtype;
   const char *spelling = lw__dtype_is_float(dtype) ? info->float_spelling : info->int_spelling;
-  if (p->plain[id] != 0)
-    spelling = in->fn == LW_FN_ADD ? "$0 + $1" : in->fn == LW_FN_SUB ? "$0 - $1" : "$0 * $1";
+  if (p->plain[id] != 0 && in->fn == LW_FN_ADD) spelling = "$0 + $1";
+  if (p->plain[id] != 0 && in->fn == LW_FN_SUB) spelling = "$0 - $1";
+  if (p->plain[id] != 0 && in->fn == LW_FN_MUL) spelling = "$0 * $1";
   for (; *spelling != 0; spelling++) {
     if (*spelling != '$') {
       lw__text_add_n(p->out, spelling, 1);
@@ -186,6 +195,10 @@ static void print_expression(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   switch ((lw_kop)in->op) {
     case LW_K_FN: print_fn(p, id, in); break;
     case LW_K_CAST:
+      if (print_is_wide(p, id)) {
+        lw__printer_value(p, in->a);
+        break;
+      }
       lw__text_add(p->out, "lw_cast_%s_%s(",
                    lw_dtype_name((lw_dtype)lw__printer_instr(p, in->a)->dtype),
                    lw_dtype_name((lw_dtype)in->dtype));
@@ -263,7 +276,7 @@ static void print_loop(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   uint32_t v = p->number[id];
   p->target->loop_hint(p, in);
   lw__printer_line(p);
-  lw__text_add(p->out, "for (%s v%u = ", p->target->value_types[in->dtype], v);
+  lw__text_add(p->out, "for (%s v%u = ", print_type(p, id, in), v);
   lw__printer_value(p, in->a);
   lw__text_add(p->out, "; v%u < ", v);
   lw__printer_value(p, in->b);
@@ -311,7 +324,7 @@ static void print_instr(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   p->number[id] = p->count++;
   lw__printer_line(p);
   bool unused = in->op == LW_K_REDUCE; /* it may stand for its barrier alone */
-  lw__text_add(p->out, "const %s v%u%s = ", p->target->value_types[in->dtype], p->number[id],
+  lw__text_add(p->out, "const %s v%u%s = ", print_type(p, id, in), p->number[id],
                unused ? " LW_UNUSED" : "");
   print_expression(p, id, in);
   lw__text_add(p->out, ";\n");

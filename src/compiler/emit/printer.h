@@ -11,6 +11,7 @@ typedef struct lw_printer lw_printer;
 typedef struct lw_printer_target {
   const char *const *value_types;  /* per lw_dtype: types of values */
   const char *const *memory_types; /* per lw_dtype: types of elements of buffers */
+  bool wide_index;                 /* index arithmetic in i64 throughout, without casts */
   const char *top;                 /* first lines of a source: macros that helpers rely on */
   lw_prelude prelude;
   void (*begin)(lw_printer *p, const char *name); /* up to and with the declarations of arrays */

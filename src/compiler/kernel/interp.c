@@ -65,7 +65,8 @@ static lw_status ki_fn(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *m
     for (uint32_t t = 0; t < k->threads; t++) out[t] = a[t].i != 0 ? b[t] : c[t];
     return LW_OK;
   }
-  if (k->plain[id] != 0) {
+  bool wraps = fn == LW_FN_ADD || fn == LW_FN_SUB || fn == LW_FN_MUL;
+  if (wraps && k->plain[id] != 0) {
     for (uint32_t t = 0; t < k->threads; t++)
       if (mask[t] != 0) LW_TRY(ki_fn_plain(k, in, t, a[t].i, b[t].i, &out[t].i));
     return LW_OK;
@@ -77,7 +78,7 @@ static lw_status ki_fn(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *m
   return LW_OK;
 }
 
-static void ki_unary(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mask) {
+static lw_status ki_unary(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mask) {
   const lw_scalar *a = k->values[in->a];
   lw_scalar *out = k->values[id];
   lw_dtype from = (lw_dtype)k->kernel->instrs.data[in->a].dtype;
@@ -87,7 +88,10 @@ static void ki_unary(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mas
       out[t] = lw__cast(a[t], from, (lw_dtype)in->dtype);
     else
       out[t].f = lw__round_to((lw_dtype)in->mem_dtype, a[t].f);
+    if (k->plain[id] != 0 && out[t].i != a[t].i)
+      return ki_fail(k, t, "index %lld overflows i32", (long long)a[t].i);
   }
+  return LW_OK;
 }
 
 static void ki_leaf(ki *k, uint32_t id, const lw_kinstr *in) {
@@ -288,7 +292,7 @@ static lw_status ki_run_instr(ki *k, uint32_t id, unsigned depth, const uint8_t 
   switch ((lw_kop)in->op) {
     case LW_K_FN: return ki_fn(k, id, in, mask);
     case LW_K_CAST:
-    case LW_K_ROUND: ki_unary(k, id, in, mask); return LW_OK;
+    case LW_K_ROUND: return ki_unary(k, id, in, mask);
     case LW_K_REDUCE: return ki_reduce(k, id, in, mask);
     case LW_K_BARRIER: return ki_barrier(k, mask);
     case LW_K_FOR: return ki_for(k, id, in, depth, mask);

@@ -105,8 +105,7 @@ void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *pla
   plain_region(&w, 0, 0, false);
   for (uint32_t id = 0; id < count; id++) {
     const lw_kinstr *in = &kernel->instrs.data[id];
-    bool wraps =
-        in->op == LW_K_FN && (in->fn == LW_FN_ADD || in->fn == LW_FN_SUB || in->fn == LW_FN_MUL);
-    plain[id] = wraps && plain_is_int(in) && plain[id] == (USE_INDEX | FROM_LAUNCH);
+    bool named = in->op == LW_K_FN || in->op == LW_K_CAST || in->op == LW_K_FOR;
+    plain[id] = named && plain_is_int(in) && plain[id] == (USE_INDEX | FROM_LAUNCH);
   }
 }

@@ -14,11 +14,12 @@ bool lw__kinstr_is_root(const lw_kinstr *instr);
  * needs; an IF or FOR is live when something in its region is. |live| has instrs.count elements. */
 void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
 
-/* plain[id] = 1 for additions, subtractions and multiplications of i32 and i64 that only compute
- * where memory is accessed, how far loops run and which accesses are masked, from nothing but loop
- * variables, block, thread, scalar arguments and constants. Lowering promises that they do not
- * overflow, so emitters may print them as C's own + - * (which lets compilers see strides); the
- * interpreter holds lowering to it. |live| as above. */
+/* plain[id] = 1 for index arithmetic: i32 and i64 values of functions, casts and loops that only
+ * compute where memory is accessed, how far loops run and which accesses are masked, from nothing
+ * but loop variables, block, thread, scalar arguments and constants. Lowering promises that + - *
+ * and casts among them do not overflow, so emitters may print them as C's own operators on wider
+ * types (which lets compilers see strides); the interpreter holds lowering to it. |live| as above.
+ */
 void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *plain);
 
 /* leads[id] = 1 for block-wide reductions whose scratch may still be in use when they come, so that

@@ -5,10 +5,9 @@
 #define LW_UNROLL(n) LW_PRAGMA(clang loop unroll(full))
 #define LW_VECTOR LW_PRAGMA(clang loop vectorize(assume_safety))
 #else
-#pragma GCC optimize("no-math-errno", "no-trapping-math")
+#pragma GCC optimize("no-math-errno", "no-trapping-math", "no-tree-loop-distribute-patterns")
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wbool-compare"
-#pragma GCC diagnostic ignored "-Wmemset-elt-size"
 #define LW_UNROLL(n) LW_PRAGMA(GCC unroll n)
 #define LW_VECTOR LW_PRAGMA(GCC ivdep)
 #endif
@@ -76,9 +75,9 @@ void gelu_cpu(void *const *buffers LW_UNUSED, const int64_t *scalars LW_UNUSED, 
     const long long v1 = v0 + 16ll;
     const bool v2 = v1 <= s0;
     if (v2) {
-      __builtin_memcpy(l0 + 0, b0 + (v0), 16 * sizeof *l0);
+      LW_VECTOR for (int i = 0; i < 16; i++) l0[0 + i] = b0[v0 + i];
       LW_VECTOR
-      for (int v3 = 0; v3 < 16; v3 += 1) {
+      for (long long v3 = 0; v3 < 16; v3 += 1) {
         const float v4 = lw_bf16_to_f32(l0[v3]);
         const float v5 = v4 * 0x1.6a09e6p-1f;
         const float v6 = lw_erf_f32(v5);
@@ -87,7 +86,7 @@ void gelu_cpu(void *const *buffers LW_UNUSED, const int64_t *scalars LW_UNUSED, 
         const float v9 = v8 * v7;
         l0[v3] = lw_f32_to_bf16(v9);
       }
-      __builtin_memcpy(b1 + (v0), l0 + 0, 16 * sizeof *l0);
+      LW_VECTOR for (int i = 0; i < 16; i++) b1[v0 + i] = l0[0 + i];
     }
     const bool v10 = !v2;
     if (v10) {

@@ -358,6 +358,13 @@ static void build_overflow(lw_kbuilder *kb) {
   lw__kb_store(kb, y, LW_NONE, far, LW_NONE, t);
 }
 
+static void build_index_cast(lw_kbuilder *kb) {
+  uint32_t y = lw__kb_buffer(kb, LW_DTYPE_I32, true);
+  lw_kval t = lw__kb_thread(kb), far = lw__kb_const_i(kb, LW_DTYPE_I64, INT64_C(1) << 32);
+  lw_kval at = lw__kb_cast(kb, add(kb, lw__kb_cast(kb, t, LW_DTYPE_I64), far), LW_DTYPE_I32);
+  lw__kb_store(kb, y, LW_NONE, at, LW_NONE, t);
+}
+
 static void build_wrapping_data(
     lw_kbuilder *kb) { /* the same arithmetic as data wraps and is fine */
   uint32_t y = lw__kb_buffer(kb, LW_DTYPE_I32, true);
@@ -401,6 +408,7 @@ static void test_violations(void **state) {
       {build_block_reads_other, 32, 1, NULL},
       {build_block_reads_other, 32, 2, "race: buffer 0[0] is written by another block"},
       {build_overflow, 32, 1, "overflows i32"},
+      {build_index_cast, 32, 1, "index 4294967296 overflows i32"},
       {build_wrapping_data, 32, 1, NULL},
       {build_shared_outside, 32, 1, "element 31 is outside shared array 0 of 31 elements"},
       {build_scratch_reused, 64, 1, "race: shared 0[0] is read by another thread"},
