@@ -296,6 +296,34 @@ int64_t lw__ix_divisor(const lw_ix_pool *pool, lw_ix e) {
   return 1;
 }
 
+/* How much |var| must grow for |e| to grow by one, where |e| is a chain of divisions and moduli of
+ * it. */
+static int64_t ix_grain(const lw_ix_pool *pool, lw_ix e) {
+  int64_t grain = 1;
+  for (const lw_ix_node *n = &pool->nodes.data[e]; n->kind == LW_IX_DIV || n->kind == LW_IX_MOD;
+       n = &pool->nodes.data[n->arg]) {
+    if (n->kind == LW_IX_DIV && __builtin_mul_overflow(grain, n->constant, &grain)) return 1;
+  }
+  return grain;
+}
+
+lw_status lw__ix_borders_of(const lw_ix_pool *pool, lw_ix e, uint32_t var, lw_vec_i64 *out) {
+  if (!lw__ix_depends(pool, e, var)) return LW_OK;
+  const lw_ix_node *node = &pool->nodes.data[e];
+  if (node->kind == LW_IX_VAR) return LW_OK;
+  if (node->kind != LW_IX_SUM) {
+    int64_t border;
+    if (__builtin_mul_overflow(ix_grain(pool, node->arg), node->constant, &border))
+      border = node->constant;
+    LW_TRY(lw_vec_push(out, border));
+    return lw__ix_borders_of(pool, node->arg, var, out);
+  }
+  for (uint32_t i = 0; i < node->term_count; i++) {
+    LW_TRY(lw__ix_borders_of(pool, pool->terms.data[node->term_begin + i].atom, var, out));
+  }
+  return LW_OK;
+}
+
 lw_status lw__ix_divisors_of(const lw_ix_pool *pool, lw_ix e, uint32_t var, lw_vec_i64 *out) {
   if (!lw__ix_depends(pool, e, var)) return LW_OK;
   const lw_ix_node *node = &pool->nodes.data[e];

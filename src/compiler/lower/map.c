@@ -47,8 +47,7 @@ static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
   return status;
 }
 
-/* The body of one thread: V elements of every output, computed lane by lane. */
-static lw_status vector_body(lw_nest *nest, lw_ix j, int64_t lanes) {
+lw_status lw__nest_vector_body(lw_nest *nest, lw_ix j, int64_t lanes) {
   lw_region *region = nest->region;
   lw_kbuilder *kb = &nest->kb;
   uint32_t *local;
@@ -103,7 +102,8 @@ static lw_status gpu_kernel(lw_region *region, lw_ix q, lw_ix j, int64_t lanes, 
     lw_kval limit = lw__kb_cast(kb, lw__kb_scalar(kb, lw__kb_scalar_arg(kb)), type);
     status = lw__nest_bind(&nest, q, at);
     lw__kb_if(kb, lw__kb_fn(kb, LW_FN_LT, at, limit, LW_NONE));
-    if (status == LW_OK) status = lanes > 1 ? vector_body(&nest, j, lanes) : scalar_body(&nest);
+    if (status == LW_OK)
+      status = lanes > 1 ? lw__nest_vector_body(&nest, j, lanes) : scalar_body(&nest);
     lw__kb_end(kb);
   }
   if (status == LW_OK)

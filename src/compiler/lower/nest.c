@@ -11,7 +11,7 @@ lw_status lw__nest_init(lw_nest *nest, lw_region *region, const lw_lower_options
   nest->region = region;
   nest->pool = &region->pool;
   nest->options = options;
-  nest->lane_at = nest->whole_at = nest->shared_at = LW_NONE;
+  nest->lane_at = nest->whole_at = nest->shared_at = nest->shared_step = LW_NONE;
   lw_launch launch;
   memset(&launch, 0, sizeof launch);
   LW_TRY(lw_vec_push(&out->launches, launch));
@@ -24,15 +24,19 @@ static lw_status push_arg(lw_nest *nest, lw_larg arg) {
   return lw_vec_push(&nest->launch->args, arg);
 }
 
-/* The policy's register limit as blocks that must fit on a multiprocessor at once, which is how CUDA compilers take it. */
+/* The policy's register limit as blocks that must fit on a multiprocessor at once, which is how
+ * CUDA compilers take it. */
 static uint32_t blocks_for_policy(const lw_lower_options *options, uint32_t threads) {
-  if (!options->policy || options->policy->max_registers >= options->profile->max_registers_per_thread) return 0;
+  if (!options->policy ||
+      options->policy->max_registers >= options->profile->max_registers_per_thread)
+    return 0;
   uint32_t blocks = options->profile->registers_per_sm / (threads * options->policy->max_registers);
   uint32_t most = options->profile->max_threads_per_sm / threads;
   return blocks < most ? blocks : most;
 }
 
-lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars, uint32_t scalar_count, lw_diag *diag) {
+lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars,
+                          uint32_t scalar_count, lw_diag *diag) {
   lw_kernel *kernel = &nest->launch->kernel;
   LW_TRY(nest->kb.status);
   LW_TRY(nest->pool->ix.status);
@@ -45,8 +49,10 @@ lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars, u
   bool tiled = kernel->cls == LW_KCLASS_DOT || kernel->cls == LW_KCLASS_CONV;
   if (kernel->target == LW_KTARGET_GPU && tiled && !kernel->min_blocks_per_sm)
     kernel->min_blocks_per_sm = 1;
-  if (nest->options->policy && lw__kernel_shared_bytes(kernel) > nest->options->policy->max_shared_bytes)
-    return lw__fail(diag, LW_STATUS_UNSUPPORTED, NULL, "a kernel needs %zu bytes of shared memory, the policy allows %u",
+  if (nest->options->policy &&
+      lw__kernel_shared_bytes(kernel) > nest->options->policy->max_shared_bytes)
+    return lw__fail(diag, LW_STATUS_UNSUPPORTED, NULL,
+                    "a kernel needs %zu bytes of shared memory, the policy allows %u",
                     lw__kernel_shared_bytes(kernel), nest->options->policy->max_shared_bytes);
   return lw__kernel_verify(kernel, diag);
 }
@@ -262,7 +268,14 @@ static lw_kval elem_value(lw_nest *nest, lw_elem e) {
   for (uint32_t i = 0; i < nest->kept.count; i++) {
     const lw_nest_kept *kept = &nest->kept.data[i];
     if (kept->elem != e) continue;
-    if (kept->home == LW_HOME_SHARED) return lw__kb_sget(&nest->kb, kept->array, nest->shared_at);
+    if (kept->home == LW_HOME_SHARED) {
+      lw_kval at = nest->shared_at;
+      if (nest->shared_step != LW_NONE)
+        at = lw__kb_fn(&nest->kb, LW_FN_ADD, at,
+                       lw__kb_fn(&nest->kb, LW_FN_MUL, nest->lane_at, nest->shared_step, LW_NONE),
+                       LW_NONE);
+      return lw__kb_sget(&nest->kb, kept->array, at);
+    }
     return lw__kb_lget(&nest->kb, kept->array,
                        kept->home == LW_HOME_WHOLE ? nest->whole_at : nest->lane_at);
   }
@@ -311,13 +324,13 @@ lw_status lw__nest_divisors(const lw_region *region, lw_ix var, lw_vec_i64 *out)
   uint32_t number = lw__ix_var_number(&pool->ix, var);
   for (uint32_t i = 0; i < pool->nodes.count; i++)
     if (pool->nodes.data[i].ix != LW_NONE)
-      LW_TRY(lw__ix_divisors_of(&pool->ix, pool->nodes.data[i].ix, number, out));
+      LW_TRY(lw__ix_borders_of(&pool->ix, pool->nodes.data[i].ix, number, out));
   for (uint32_t i = 0; i < pool->coords.count; i++)
     if (pool->coords.data[i].ix != LW_NONE)
-      LW_TRY(lw__ix_divisors_of(&pool->ix, pool->coords.data[i].ix, number, out));
+      LW_TRY(lw__ix_borders_of(&pool->ix, pool->coords.data[i].ix, number, out));
   for (uint32_t i = 0; i < region->outputs.count; i++)
     if (region->outputs.data[i].offset != LW_NONE)
-      LW_TRY(lw__ix_divisors_of(&pool->ix, region->outputs.data[i].offset, number, out));
+      LW_TRY(lw__ix_borders_of(&pool->ix, region->outputs.data[i].offset, number, out));
   return LW_OK;
 }
 

@@ -1,8 +1,8 @@
 /* transpose_gpu.c: element-wise groups that read something along another dim than they write: tiles
- * go through shared memory, so that both sides touch memory in whole lines. */
-#include "compiler/lower/transpose.h"
-
+ * go through shared memory, so that both sides touch memory in whole lines and wide accesses. */
 #include <string.h>
+
+#include "compiler/lower/transpose.h"
 
 enum { threads = 256, least_extent = 16, least_elements = 4096 };
 
@@ -12,14 +12,16 @@ typedef struct digits {
   int64_t weight[LW_MAX_RANK + 1], extent[LW_MAX_RANK + 1];
 } digits;
 
+/* Digits 0 (x) and y are cut into vectors: digit = part * lanes + lane. */
 typedef struct transpose_nest {
   lw_nest nest;
   digits d;
-  lw_ix var[LW_MAX_RANK + 1];
-  uint32_t y; /* digit along which the turned loads are contiguous */
-  int64_t tile;
-  lw_vec_elem turned;     /* loads that go through shared memory */
-  lw_kval x0, y0, tx, ty; /* tile origin (i64), thread's place in the tile (i32) */
+  lw_ix var[LW_MAX_RANK + 1]; /* of the digits; x and y: of their vectors */
+  lw_ix lane_x, lane_y;
+  uint32_t y; /* digit along which the turned loads are contiguous; 0: none found yet */
+  int64_t tile, lanes;
+  lw_vec_elem turned; /* loads that go through shared memory */
+  lw_kval x0, y0;     /* tile origin, i64 */
 } transpose_nest;
 
 /* Sorted distinct divisors of the linear index that chain (each divides the next) give the digits.
@@ -39,14 +41,22 @@ static bool make_digits(lw_vec_i64 *divisors, int64_t elements, digits *out) {
   }
 }
 
-static lw_status place_digits(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes,
-                              uint32_t count, const digits *d, lw_ix *var) {
+/* |lanes| 1: plain digits. */
+static lw_status place_digits(transpose_nest *t, lw_region *region, lw_region_context *ctx,
+                              const lw_node_id *nodes, uint32_t count) {
   LW_TRY(lw__region_init(region, ctx, nodes, count));
   lw_ix_pool *ix = &region->pool.ix;
   lw_ix i = lw__ix_const(ix, 0);
-  for (uint32_t k = 0; k < d->count; k++) {
-    var[k] = lw__region_var(region, d->extent[k]);
-    i = lw__ix_add(ix, i, lw__ix_affine(ix, var[k], d->weight[k], 0));
+  t->lane_x = t->lane_y = i;
+  for (uint32_t k = 0; k < t->d.count; k++) {
+    bool cut = t->lanes > 1 && (k == 0 || k == t->y);
+    int64_t lanes = cut ? t->lanes : 1;
+    lw_ix lane = lw__region_var(region, lanes);
+    t->var[k] = lw__region_var(region, t->d.extent[k] / lanes);
+    if (cut && k == 0) t->lane_x = lane;
+    if (cut && k == t->y) t->lane_y = lane;
+    lw_ix digit = lw__ix_add(ix, lw__ix_affine(ix, t->var[k], lanes, 0), lane);
+    i = lw__ix_add(ix, i, lw__ix_affine(ix, digit, t->d.weight[k], 0));
   }
   return lw__region_place(region, &i);
 }
@@ -59,17 +69,15 @@ static bool unit_along(lw_ix_pool *ix, lw_ix e, lw_ix var) {
 }
 
 /* The slow digit along which |load| is contiguous, 0 when it is contiguous along the fast one,
- * broadcast, or irregular. */
-static uint32_t turned_digit(lw_region *region, lw_elem load, const digits *d, const lw_ix *var) {
+ * broadcast, or irregular. Plain digits. */
+static uint32_t turned_digit(const transpose_nest *t, lw_region *region, lw_elem load) {
   lw_ix_pool *ix = &region->pool.ix;
-  lw_ix offset = lw__elem_node(&region->pool, load)->ix;
-  if (lw__ix_node(ix, var[0])->kind != LW_IX_VAR ||
-      !lw__ix_depends(ix, offset, lw__ix_var_number(ix, var[0])))
-    return 0;
-  if (unit_along(ix, offset, var[0]) || lw__elem_node(&region->pool, load)->arg[0] != LW_NONE)
-    return 0;
-  for (uint32_t k = 1; k < d->count; k++)
-    if (d->extent[k] >= least_extent && unit_along(ix, offset, var[k])) return k;
+  const lw_elem_node n = *lw__elem_node(&region->pool, load);
+  if (lw__ix_node(ix, t->var[0])->kind != LW_IX_VAR || n.arg[0] != LW_NONE) return 0;
+  if (!lw__ix_depends(ix, n.ix, lw__ix_var_number(ix, t->var[0]))) return 0;
+  if (unit_along(ix, n.ix, t->var[0])) return 0;
+  for (uint32_t k = 1; k < t->d.count; k++)
+    if (t->d.extent[k] >= least_extent && unit_along(ix, n.ix, t->var[k])) return k;
   return 0;
 }
 
@@ -81,16 +89,36 @@ static lw_status collect_loads(lw_region *region, lw_vec_elem *out) {
   return LW_OK;
 }
 
-/* All turned loads must agree on the digit; the first decides, others that disagree stay as they
+/* The first turned load decides the digit; the tile is a line of memory on both sides. */
+static lw_status choose_digit(transpose_nest *t, lw_region *region) {
+  lw_vec_elem loads = {0};
+  size_t narrowest = 8;
+  lw_status status = collect_loads(region, &loads);
+  for (uint32_t i = 0; i < loads.count && status == LW_OK; i++) {
+    uint32_t k = turned_digit(t, region, loads.data[i]);
+    if (!k || (t->y && t->y != k)) continue;
+    t->y = k;
+    size_t size = lw_dtype_size_bytes(lw__elem_node(&region->pool, loads.data[i])->dtype);
+    if (size < narrowest) narrowest = size;
+  }
+  lw_vec_free(&loads);
+  t->tile = narrowest >= 4 ? 32 : 64;
+  t->lanes = lw__nest_widest(region);
+  while (t->lanes > 1 && (t->d.extent[0] % t->lanes || (t->y && t->d.extent[t->y] % t->lanes)))
+    t->lanes /= 2;
+  return status;
+}
+
+/* Once digits are cut: the loads that run along y, as vectors where lanes are. Others stay as they
  * are. */
 static lw_status find_turned(transpose_nest *t, lw_region *region) {
   lw_vec_elem loads = {0};
   lw_status status = collect_loads(region, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK; i++) {
-    uint32_t k = turned_digit(region, loads.data[i], &t->d, t->var);
-    if (!k || (t->y && t->y != k)) continue;
-    t->y = k;
-    status = lw_vec_push(&t->turned, loads.data[i]);
+    bool turned = t->lanes > 1
+                      ? lw__nest_is_vector(&region->pool, loads.data[i], t->lane_y, t->lanes)
+                      : turned_digit(t, region, loads.data[i]) == t->y;
+    if (turned) status = lw_vec_push(&t->turned, loads.data[i]);
   }
   lw_vec_free(&loads);
   return status;
@@ -126,74 +154,113 @@ static lw_status open_tile(transpose_nest *t, int64_t *out_grid) {
     else
       *(k == 0 ? &t->x0 : &t->y0) = f2(t, LW_FN_MUL, at, c64(t, t->tile));
   }
-  lw_kval thread = lw__kb_thread(&t->nest.kb);
-  t->tx = f2(t, LW_FN_REM, thread, c32(t, t->tile));
-  t->ty = f2(t, LW_FN_DIV, thread, c32(t, t->tile));
   return LW_OK;
 }
 
-/* One of this thread's elements: |fast| runs along the warp, |slow| is u * rows + ty. Opens the
- * loop and the test whether the element exists; leaves the cell of the tile it stands in (rows of
- * tile + 1, so that columns hit all banks). */
-static lw_status open_elements(transpose_nest *t, bool along_y, lw_kval *out_cell) {
-  lw_kbuilder *kb = &t->nest.kb;
-  int64_t rows = threads / t->tile;
-  lw_kval u = lw__kb_for_n(kb, t->tile / rows, LW_KLOOP_UNROLL);
-  lw_kval slow = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, u, c32(t, rows)), t->ty);
-  lw_kval lx = along_y ? slow : t->tx, ly = along_y ? t->tx : slow;
-  lw_kval x = f2(t, LW_FN_ADD, t->x0, wide(t, lx)), y = f2(t, LW_FN_ADD, t->y0, wide(t, ly));
-  *out_cell = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, lx, c32(t, t->tile + 1)), ly);
-  lw__kb_if(kb, f2(t, LW_FN_AND, f2(t, LW_FN_LT, x, c64(t, t->d.extent[0])),
-                   f2(t, LW_FN_LT, y, c64(t, t->d.extent[t->y]))));
-  LW_TRY(lw__nest_bind(&t->nest, t->var[0], x));
-  return lw__nest_bind(&t->nest, t->var[t->y], y);
+/* Binds a digit to |at|; cut digits as vector and lane. */
+static lw_status bind_digit(transpose_nest *t, lw_ix part, lw_ix lane, lw_kval at) {
+  LW_TRY(lw__nest_bind(&t->nest, part, f2(t, LW_FN_DIV, at, c64(t, t->lanes))));
+  return lw__nest_bind(&t->nest, lane, f2(t, LW_FN_REM, at, c64(t, t->lanes)));
 }
 
-static void close_elements(transpose_nest *t) {
+/* One of this thread's vectors: |fast| digit in vectors along the warp, |slow| digit one by one.
+ * Opens the loop and the test whether it exists (lanes divide the extents, so a vector is inside or
+ * outside as a whole). */
+static lw_status open_vectors(transpose_nest *t, bool along_y, lw_kval *out_fast,
+                              lw_kval *out_slow) {
+  lw_kbuilder *kb = &t->nest.kb;
+  int64_t per_line = t->tile / t->lanes;
+  lw_kval u = lw__kb_for_n(kb, t->tile * per_line / threads, LW_KLOOP_UNROLL);
+  lw_kval at = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, u, c32(t, threads)), lw__kb_thread(kb));
+  *out_fast = f2(t, LW_FN_MUL, f2(t, LW_FN_REM, at, c32(t, per_line)), c32(t, t->lanes));
+  *out_slow = f2(t, LW_FN_DIV, at, c32(t, per_line));
+  lw_kval x = f2(t, LW_FN_ADD, t->x0, wide(t, along_y ? *out_slow : *out_fast));
+  lw_kval y = f2(t, LW_FN_ADD, t->y0, wide(t, along_y ? *out_fast : *out_slow));
+  lw__kb_if(kb, f2(t, LW_FN_AND, f2(t, LW_FN_LT, x, c64(t, t->d.extent[0])),
+                   f2(t, LW_FN_LT, y, c64(t, t->d.extent[t->y]))));
+  LW_TRY(bind_digit(t, t->var[0], t->lane_x, x));
+  return bind_digit(t, t->var[t->y], t->lane_y, y);
+}
+
+static void close_vectors(transpose_nest *t) {
   lw__kb_end(&t->nest.kb);
   lw__kb_end(&t->nest.kb);
   lw__nest_forget(&t->nest);
 }
 
-static lw_status kernel_body(transpose_nest *t, int64_t *out_grid) {
-  lw_region *region = t->nest.region;
+/* Rows of the tile are x, one element longer than needed so that columns hit all banks. */
+static lw_kval cell(transpose_nest *t, lw_kval lx, lw_kval ly) {
+  return f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, lx, c32(t, t->tile + 1)), ly);
+}
+
+static lw_status fill_tiles(transpose_nest *t, const uint32_t *shared) {
   lw_kbuilder *kb = &t->nest.kb;
-  lw_kval cell;
-  uint32_t *shared;
-  LW_TRY(lw__arena_alloc(&region->pool.arena, t->turned.count, sizeof *shared, &shared));
-  LW_TRY(open_tile(t, out_grid));
-  for (uint32_t i = 0; i < t->turned.count; i++)
-    shared[i] = lw__kb_shared(kb, lw__elem_node(&region->pool, t->turned.data[i])->dtype,
-                              (uint32_t)(t->tile * (t->tile + 1)));
-  LW_TRY(open_elements(t, true, &cell));
-  for (uint32_t i = 0; i < t->turned.count; i++)
-    lw__kb_sset(kb, shared[i], cell, LW_NONE, lw__nest_elem(&t->nest, t->turned.data[i]));
-  close_elements(t);
-  lw__kb_barrier(kb);
-  for (uint32_t i = 0; i < t->turned.count; i++)
-    LW_TRY(lw__nest_keep(&t->nest, t->turned.data[i], shared[i], LW_HOME_SHARED));
-  LW_TRY(open_elements(t, false, &cell));
-  t->nest.shared_at = cell;
-  for (uint32_t i = 0; i < region->outputs.count; i++)
-    lw__nest_store(&t->nest, &region->outputs.data[i], LW_NONE);
-  close_elements(t);
+  lw_kval fast, slow;
+  LW_TRY(open_vectors(t, true, &fast, &slow));
+  for (uint32_t i = 0; i < t->turned.count; i++) {
+    if (t->lanes == 1) {
+      lw__kb_sset(kb, shared[i], cell(t, slow, fast), LW_NONE,
+                  lw__nest_elem(&t->nest, t->turned.data[i]));
+      continue;
+    }
+    lw_dtype dtype = lw__elem_node(t->nest.pool, t->turned.data[i])->dtype;
+    uint32_t local = lw__kb_local(kb, dtype, (uint32_t)t->lanes);
+    lw__nest_loadv(&t->nest, t->turned.data[i], local, LW_NONE, LW_NONE, t->lanes);
+    lw_kval lane = lw__kb_for_n(kb, t->lanes, LW_KLOOP_UNROLL);
+    lw__kb_sset(kb, shared[i], f2(t, LW_FN_ADD, cell(t, slow, fast), lane), LW_NONE,
+                lw__kb_lget(kb, local, lane));
+    lw__kb_end(kb);
+    lw__nest_forget(&t->nest);
+  }
+  close_vectors(t);
+  return LW_OK;
+}
+
+static lw_status use_tiles(transpose_nest *t) {
+  lw_kval fast, slow;
+  LW_TRY(open_vectors(t, false, &fast, &slow));
+  t->nest.shared_at = cell(t, fast, slow);
+  if (t->lanes > 1) {
+    t->nest.shared_step = c32(t, t->tile + 1);
+    LW_TRY(lw__nest_vector_body(&t->nest, t->lane_x, t->lanes));
+  } else {
+    for (uint32_t i = 0; i < t->nest.region->outputs.count; i++)
+      lw__nest_store(&t->nest, &t->nest.region->outputs.data[i], LW_NONE);
+  }
+  close_vectors(t);
   return LW_OK;
 }
 
 static lw_status transposed(transpose_nest *t, lw_region *region, const lw_lower_options *options,
                             lw_diag *diag, lw_lowered *out) {
   int64_t grid;
-  size_t narrowest = 8;
-  for (uint32_t i = 0; i < t->turned.count; i++) {
-    size_t size = lw_dtype_size_bytes(lw__elem_node(&region->pool, t->turned.data[i])->dtype);
-    if (size < narrowest) narrowest = size;
-  }
-  t->tile = narrowest >= 4 ? 32 : 64; /* a line of memory on both sides */
+  uint32_t *shared;
+  LW_TRY(lw__arena_alloc(&region->pool.arena, t->turned.count, sizeof *shared, &shared));
   LW_TRY(lw__nest_init(&t->nest, region, options, out, LW_KCLASS_TRANSPOSE, threads));
-  LW_TRY(kernel_body(t, &grid));
+  LW_TRY(open_tile(t, &grid));
+  for (uint32_t i = 0; i < t->turned.count; i++)
+    shared[i] = lw__kb_shared(&t->nest.kb, lw__elem_node(&region->pool, t->turned.data[i])->dtype,
+                              (uint32_t)(t->tile * (t->tile + 1)));
+  LW_TRY(fill_tiles(t, shared));
+  lw__kb_barrier(&t->nest.kb);
+  for (uint32_t i = 0; i < t->turned.count; i++)
+    LW_TRY(lw__nest_keep(&t->nest, t->turned.data[i], shared[i], LW_HOME_SHARED));
+  LW_TRY(use_tiles(t));
   LW_TRY(lw__nest_finish(&t->nest, grid, NULL, 0, diag));
-  return lw__arena_printf(&out->arena, &out->schedule, "tiles of %lld x %lld through shared memory",
-                          (long long)t->tile, (long long)t->tile);
+  return lw__arena_printf(&out->arena, &out->schedule,
+                          "tiles of %lld x %lld through shared memory, %lld wide",
+                          (long long)t->tile, (long long)t->tile, (long long)t->lanes);
+}
+
+/* Looks with plain digits, then places again with the digits cut into vectors. */
+static lw_status look(transpose_nest *t, lw_region_context *ctx, const lw_node_id *nodes,
+                      uint32_t count) {
+  lw_region region;
+  t->lanes = 1;
+  lw_status status = place_digits(t, &region, ctx, nodes, count);
+  if (status == LW_OK) status = choose_digit(t, &region);
+  lw__region_deinit(&region);
+  return status;
 }
 
 lw_status lw__lower_transpose_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
@@ -208,8 +275,10 @@ lw_status lw__lower_transpose_gpu(lw_region_context *ctx, const lw_node_id *node
               t.d.extent[0] >= least_extent;
   lw_vec_free(&divisors);
   if (!fits) return status;
+  LW_TRY(look(&t, ctx, nodes, count));
+  if (!t.y) return LW_OK;
   lw_region region;
-  status = place_digits(&region, ctx, nodes, count, &t.d, t.var);
+  status = place_digits(&t, &region, ctx, nodes, count);
   if (status == LW_OK) status = find_turned(&t, &region);
   if (status == LW_OK && t.turned.count) {
     status = transposed(&t, &region, options, diag, out);
