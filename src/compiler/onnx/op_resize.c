@@ -41,24 +41,25 @@ static const char *const resize_rounds[] = {"round_prefer_floor", "round_prefer_
 
 /* ---- where an output element lies in the input ----------------------------------------------*/
 
-static double resize_position(const lw_resize *r, uint32_t axis, int64_t o) {
-  double scale = r->scale[axis], in = (double)r->in[axis], out = (double)r->out[axis],
-         x = (double)o;
+/* In f32, as everybody does it: at exact halves the rounding decides which element is nearest. */
+static float resize_position(const lw_resize *r, uint32_t axis, int64_t o) {
+  float scale = (float)r->scale[axis], in = (float)r->in[axis], out = (float)r->out[axis];
+  float x = (float)o;
   switch (r->coord) {
-    case COORD_HALF_PIXEL: return (x + 0.5) / scale - 0.5;
+    case COORD_HALF_PIXEL: return (x + 0.5f) / scale - 0.5f;
     case COORD_ALIGN_CORNERS: return out == 1 ? 0 : x * (in - 1) / (out - 1);
     case COORD_ASYMMETRIC: return x / scale;
-    case COORD_PYTORCH_HALF_PIXEL: return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
-    case COORD_TF_HALF_PIXEL: return (x + 0.5) / scale;
+    case COORD_PYTORCH_HALF_PIXEL: return out > 1 ? (x + 0.5f) / scale - 0.5f : 0;
+    case COORD_TF_HALF_PIXEL: return (x + 0.5f) / scale;
     case COORD_TF_CROP: {
-      double lo = r->roi_lo[axis], hi = r->roi_hi[axis];
+      float lo = (float)r->roi_lo[axis], hi = (float)r->roi_hi[axis];
       return out > 1 ? lo * (in - 1) + x * (hi - lo) * (in - 1) / (out - 1)
-                     : 0.5 * (lo + hi) * (in - 1);
+                     : 0.5f * (lo + hi) * (in - 1);
     }
     case COORD_HALF_PIXEL_SYMMETRIC: {
       /* Keeps the middle where it is although the size was rounded. */
-      double adjustment = out / (scale * in), centre = in / 2;
-      return centre * (1 - adjustment) + (x + 0.5) / scale - 0.5;
+      float adjustment = out / (scale * in), centre = in / 2;
+      return centre * (1 - adjustment) + (x + 0.5f) / scale - 0.5f;
     }
   }
   return 0;
@@ -97,7 +98,7 @@ typedef struct lw_resize_table {
 } lw_resize_table;
 
 static void resize_fill_row(const lw_resize *r, uint32_t axis, int64_t o, lw_resize_table *t) {
-  double x = resize_position(r, axis, o), sum = 0;
+  double x = (double)resize_position(r, axis, o), sum = 0;
   int64_t n = r->in[axis];
   t->outside[o] = r->coord == COORD_TF_CROP && (x < 0 || x > (double)(n - 1));
   t->any_outside |= t->outside[o];
@@ -194,7 +195,7 @@ static lw_value_id resize_all(lw_call *c, const lw_resize *r, lw_value_id x, uin
 /* ---- sizes and scales -----------------------------------------------------------------------*/
 
 static void resize_set_scale(lw_call *c, lw_resize *r, uint32_t axis, double scale) {
-  double size = floor((double)r->in[axis] * scale);
+  double size = floor((double)((float)r->in[axis] * (float)scale)); /* the product in f32 */
   if (!(scale > 0) || !(size >= 0) || size > 1e12) lw__call_invalid(c, "a scale of %g", scale);
   if (!lw__call_ok(c)) return;
   r->scale[axis] = scale;

@@ -302,7 +302,7 @@ static lw_value_id shape_slice(lw_call *c, lw_value_id x, uint32_t axis,
     if (last->kind == LW_CONTENT_EXTENT) to = lw__call_static(c, last->extent);
   }
   if (!lw__call_ok(c)) return LW_NONE;
-  if (from < 0) from = from < -extent ? (step < 0 ? -1 : 0) : from + extent;
+  if (from < 0) from = from < -extent ? 0 : from + extent;
   if (to < 0) to = to < -extent ? (step < 0 ? -1 : 0) : to + extent;
   int64_t count;
   if (step > 0) {
