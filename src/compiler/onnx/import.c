@@ -12,11 +12,9 @@ const lw_import_limits lw__import_default_limits = {.nodes = 4000000,
 /* Newest version of the default operator set whose operators were looked at. */
 #define IMPORT_OPSET_KNOWN 27
 
-static int import_len(lw_str s) { return (int)(s.len > 200 ? 200 : s.len); }
-
 /* ---- names ----------------------------------------------------------------------------------*/
 
-static lw_binding *import_lookup(lw_import *im, lw_str name) {
+lw_binding *lw__import_lookup(lw_import *im, lw_str name) {
   for (const lw_scope *scope = im->scope; scope != NULL; scope = scope->outer) {
     uint32_t index = lw__map_get(&scope->names, name);
     if (index != LW_NONE) return &im->bindings.data[index];
@@ -24,20 +22,20 @@ static lw_binding *import_lookup(lw_import *im, lw_str name) {
   return NULL;
 }
 
-static lw_status import_define(lw_import *im, lw_str name, lw_binding binding) {
+lw_status lw__import_define(lw_import *im, lw_str name, lw_binding binding) {
   bool added;
   uint32_t index = im->bindings.count;
   LW_TRY(lw_vec_push(&im->bindings, binding));
   LW_TRY(lw__map_put(&im->scope->names, name, index, &added, NULL));
   if (added) return LW_OK;
   return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "'%.*s' is defined twice",
-                  import_len(name), name.ptr);
+                  lw__import_len(name), name.ptr);
 }
 
-static lw_status import_set_where(lw_import *im, const char *what, lw_str name, lw_str kind) {
+lw_status lw__import_set_where(lw_import *im, const char *what, lw_str name, lw_str kind) {
   lw__text_clear(&im->where);
-  lw__text_add(&im->where, "%s: %s '%.*s'", im->file, what, import_len(name), name.ptr);
-  if (kind.len != 0) lw__text_add(&im->where, " (%.*s)", import_len(kind), kind.ptr);
+  lw__text_add(&im->where, "%s: %s '%.*s'", im->file, what, lw__import_len(name), name.ptr);
+  if (kind.len != 0) lw__text_add(&im->where, " (%.*s)", lw__import_len(kind), kind.ptr);
   for (size_t i = 0; i < im->where.len; i++) {
     if ((unsigned char)im->where.data[i] < 0x20) im->where.data[i] = '?';
   }
@@ -76,9 +74,10 @@ static lw_status import_report(lw_import *im) {
   for (uint32_t i = 0; i < im->findings.count && i < LINES; i++) {
     const lw_import_finding *f = &im->findings.data[i];
     lw_str domain = f->domain.len == 0 ? lw__str_of("ai.onnx") : f->domain;
-    lw__text_add(&text, "\n  %.*s (%.*s opset %lld)", import_len(f->name), f->name.ptr,
-                 import_len(domain), domain.ptr, (long long)f->opset);
-    if (f->node.len != 0) lw__text_add(&text, ", node '%.*s'", import_len(f->node), f->node.ptr);
+    lw__text_add(&text, "\n  %.*s (%.*s opset %lld)", lw__import_len(f->name), f->name.ptr,
+                 lw__import_len(domain), domain.ptr, (long long)f->opset);
+    if (f->node.len != 0)
+      lw__text_add(&text, ", node '%.*s'", lw__import_len(f->node), f->node.ptr);
     if (f->count > 1) lw__text_add(&text, " and %u more", f->count - 1);
     lw__text_add(&text, ": %s", f->reason);
   }
@@ -100,7 +99,7 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
   const char *node_where = im->graph->where;
   const char *where;
   LW_TRY(lw__arena_printf(&im->arena, &where, "%s: tensor '%.*s'", im->file,
-                          import_len(proto->name), proto->name.ptr));
+                          lw__import_len(proto->name), proto->name.ptr));
   lw_status status = lw__tensor_load(&im->files, proto, where, &reason, &tensor);
   if (status == LW_STATUS_UNSUPPORTED) {
     return lw__import_finding(im, what, (lw_str){0}, 0, proto->name, reason);
@@ -128,21 +127,18 @@ lw_value_id lw__call_tensor(lw_call *c, const lw_proto_tensor *tensor) {
 }
 
 /* The value behind a binding; an initializer becomes a constant when it is first asked for. */
-static lw_status import_force(lw_import *im, lw_binding *binding) {
+lw_status lw__import_force(lw_import *im, lw_binding *binding) {
   if (binding->kind != LW_BINDING_TENSOR) return LW_OK;
   return import_tensor_value(im, binding->tensor, lw__str_of("(initializer)"), binding);
 }
 
 /* ---- one node -------------------------------------------------------------------------------*/
 
-static bool import_is_default(lw_str domain) {
-  return domain.len == 0 || lw__str_is(domain, "ai.onnx");
-}
-
 static int64_t import_find_opset(const lw_proto_opsets *opsets, lw_str domain) {
   for (uint32_t i = 0; i < opsets->count; i++) {
     lw_str other = opsets->data[i].domain;
-    bool same = import_is_default(domain) ? import_is_default(other) : lw__str_eq(domain, other);
+    bool same =
+        lw__import_is_default(domain) ? lw__import_is_default(other) : lw__str_eq(domain, other);
     if (same) return opsets->data[i].version;
   }
   return 0;
@@ -155,8 +151,8 @@ static int64_t import_opset(const lw_import *im, lw_str domain) {
   return version != 0 ? version : import_find_opset(&im->model.opsets, domain);
 }
 
-static bool import_defines_later(const lw_import *im, lw_str name, const lw_proto_node *after,
-                                 const lw_proto_node *end) {
+static bool lw__import_defines_later(const lw_import *im, lw_str name, const lw_proto_node *after,
+                                     const lw_proto_node *end) {
   (void)im;
   for (const lw_proto_node *node = after; node < end; node++) {
     for (uint32_t i = 0; i < node->outputs.count; i++) {
@@ -166,31 +162,23 @@ static bool import_defines_later(const lw_import *im, lw_str name, const lw_prot
   return false;
 }
 
-typedef struct lw_import_node {
-  const lw_proto_node *proto,
-      *end; /* |end|: of the node list, to tell cycles from names that are missing */
-  lw_value_id *in;
-  uint32_t in_count;
-  bool poisoned;
-} lw_import_node;
-
 static lw_status import_inputs(lw_import *im, lw_import_node *node) {
   const lw_proto_strings *names = &node->proto->inputs;
   LW_TRY(lw__arena_alloc(&im->arena, names->count, sizeof *node->in, &node->in));
   for (uint32_t i = 0; i < names->count; i++) {
     node->in[i] = LW_NONE;
     if (names->data[i].len == 0) continue;
-    lw_binding *binding = import_lookup(im, names->data[i]);
+    lw_binding *binding = lw__import_lookup(im, names->data[i]);
     if (binding == NULL) {
-      bool later = import_defines_later(im, names->data[i], node->proto, node->end);
+      bool later = lw__import_defines_later(im, names->data[i], node->proto, node->end);
       return lw__fail(
           im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "its input '%.*s' is %s",
-          import_len(names->data[i]), names->data[i].ptr,
+          lw__import_len(names->data[i]), names->data[i].ptr,
           later ? "computed only later: the nodes are out of order, or in a cycle" : "not defined");
     }
     uint32_t index = (uint32_t)(binding - im->bindings.data);
     lw_binding forced = *binding;
-    LW_TRY(import_force(im, &forced));
+    LW_TRY(lw__import_force(im, &forced));
     im->bindings.data[index] = forced;
     node->poisoned |= forced.kind == LW_BINDING_POISON;
     if (forced.kind == LW_BINDING_VALUE) {
@@ -204,7 +192,7 @@ static lw_status import_inputs(lw_import *im, lw_import_node *node) {
 static lw_status import_poison_outputs(lw_import *im, const lw_proto_node *proto) {
   for (uint32_t i = 0; i < proto->outputs.count; i++) {
     if (proto->outputs.data[i].len == 0) continue;
-    LW_TRY(import_define(im, proto->outputs.data[i], (lw_binding){.kind = LW_BINDING_POISON}));
+    LW_TRY(lw__import_define(im, proto->outputs.data[i], (lw_binding){.kind = LW_BINDING_POISON}));
   }
   return LW_OK;
 }
@@ -216,7 +204,7 @@ static lw_status import_name_nodes(lw_import *im, const lw_proto_node *proto, ui
   if (proto->name.len != 0) {
     LW_TRY(import_graph_name(im, proto->name, &name));
   } else {
-    LW_TRY(lw__arena_printf(&im->graph->arena, &name, "%.*s_%llu", import_len(proto->op_type),
+    LW_TRY(lw__arena_printf(&im->graph->arena, &name, "%.*s_%llu", lw__import_len(proto->op_type),
                             proto->op_type.ptr, (unsigned long long)im->nodes_read - 1));
   }
   for (uint32_t n = first; n < im->graph->nodes.count; n++) {
@@ -267,7 +255,7 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
     LW_TRY(import_check_result(im, c->out[i]));
     LW_TRY(import_settle(im, &c->out[i]));
     LW_TRY(import_name_value(im, c->out[i], name));
-    LW_TRY(import_define(im, name, (lw_binding){LW_BINDING_VALUE, c->out[i], NULL}));
+    LW_TRY(lw__import_define(im, name, (lw_binding){LW_BINDING_VALUE, c->out[i], NULL}));
   }
   return LW_OK;
 }
@@ -276,7 +264,7 @@ static void import_check_attrs(lw_call *c) {
   for (uint32_t i = 0; i < c->proto->attrs.count && i < 64; i++) {
     const lw_proto_attr *attr = &c->proto->attrs.data[i];
     if (c->attrs_read >> i & 1) continue;
-    lw__call_unsupported(c, "attribute '%.*s'", import_len(attr->name), attr->name.ptr);
+    lw__call_unsupported(c, "attribute '%.*s'", lw__import_len(attr->name), attr->name.ptr);
   }
 }
 
@@ -318,95 +306,12 @@ static lw_status import_operator(lw_import *im, const lw_import_node *node, cons
   return import_name_nodes(im, node->proto, first);
 }
 
-/* ---- functions and branches -----------------------------------------------------------------*/
-
-static lw_status import_deeper(lw_import *im) {
-  if (im->depth < LW_IMPORT_DEPTH_MAX) return LW_OK;
-  return lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->graph->where,
-                  "functions and branches nest deeper than %d", LW_IMPORT_DEPTH_MAX);
-}
-
-/* The bindings of |names| in the current scope, copied. */
-static lw_status import_collect(lw_import *im, const lw_str *names, uint32_t count,
-                                lw_binding *out) {
-  for (uint32_t i = 0; i < count; i++) {
-    lw_binding *binding = import_lookup(im, names[i]);
-    if (binding == NULL) {
-      return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
-                      "the inner output '%.*s' is not defined", import_len(names[i]), names[i].ptr);
-    }
-    out[i] = *binding;
-    LW_TRY(import_force(im, &out[i]));
-  }
-  return LW_OK;
-}
-
-static lw_status import_function_body(lw_import *im, const lw_import_node *node,
-                                      const lw_proto_function *function, lw_binding *results) {
-  const lw_proto_node *call = node->proto;
-  for (uint32_t i = 0; i < function->inputs.count; i++) {
-    bool given = i < node->in_count && node->in[i] != LW_NONE;
-    lw_binding in = {given ? LW_BINDING_VALUE : LW_BINDING_ABSENT, given ? node->in[i] : LW_NONE,
-                     NULL};
-    LW_TRY(import_define(im, function->inputs.data[i], in));
-  }
-  LW_TRY(lw__import_nodes(im, function->nodes.data, function->nodes.count));
-  uint32_t count =
-      function->outputs.count < call->outputs.count ? function->outputs.count : call->outputs.count;
-  return import_collect(im, function->outputs.data, count, results);
-}
-
-static lw_status import_function(lw_import *im, const lw_import_node *node,
-                                 const lw_proto_function *function) {
-  const lw_proto_node *call = node->proto;
-  LW_TRY(import_deeper(im));
-  if (call->inputs.count > function->inputs.count ||
-      call->outputs.count > function->outputs.count) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
-                    "more inputs or outputs than the function has");
-  }
-  lw_binding *results;
-  LW_TRY(lw__arena_alloc(&im->arena, call->outputs.count, sizeof *results, &results));
-  lw_scope scope = {0}, *outer_scope = im->scope;
-  lw_frame frame = {im->frame, call, function};
-  const lw_frame *outer_frame = im->frame;
-  im->scope = &scope;
-  im->frame = &frame;
-  im->depth++;
-  lw_status status = import_function_body(im, node, function, results);
-  im->depth--;
-  im->scope = outer_scope;
-  im->frame = outer_frame;
-  lw__map_deinit(&scope.names);
-  LW_TRY(status);
-  LW_TRY(import_set_where(im, "node", call->name, call->op_type));
-  for (uint32_t i = 0; i < call->outputs.count; i++) {
-    if (call->outputs.data[i].len != 0)
-      LW_TRY(import_define(im, call->outputs.data[i], results[i]));
-  }
-  return LW_OK;
-}
-
-static const lw_proto_function *import_find_function(const lw_import *im,
-                                                     const lw_proto_node *node) {
-  uint32_t index = lw__map_get(&im->functions, node->op_type);
-  for (; index < im->model.functions.count; index++) {
-    const lw_proto_function *f = &im->model.functions.data[index];
-    bool same_domain = import_is_default(node->domain) ? import_is_default(f->domain)
-                                                       : lw__str_eq(f->domain, node->domain);
-    if (same_domain && lw__str_eq(f->name, node->op_type) &&
-        lw__str_eq(f->overload, node->overload))
-      return f;
-  }
-  return NULL;
-}
-
 /* Names that a graph defines for its initializers; graph inputs that have one are constants. */
-static lw_status import_initializers(lw_import *im, const lw_proto_graph *graph) {
+lw_status lw__import_initializers(lw_import *im, const lw_proto_graph *graph) {
   for (uint32_t i = 0; i < graph->initializers.count; i++) {
     const lw_proto_tensor *tensor = &graph->initializers.data[i];
     if (tensor->name.len == 0) continue;
-    LW_TRY(import_define(im, tensor->name, (lw_binding){LW_BINDING_TENSOR, LW_NONE, tensor}));
+    LW_TRY(lw__import_define(im, tensor->name, (lw_binding){LW_BINDING_TENSOR, LW_NONE, tensor}));
   }
   if (graph->sparse_initializer_count != 0) {
     LW_TRY(lw__import_finding(im, lw__str_of("(sparse initializer)"), (lw_str){0}, 0, (lw_str){0},
@@ -415,53 +320,12 @@ static lw_status import_initializers(lw_import *im, const lw_proto_graph *graph)
   return LW_OK;
 }
 
-static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph,
-                                    const lw_value_id *in, lw_binding *results) {
-  for (uint32_t i = 0; i < graph->inputs.count; i++) {
-    lw_binding_kind kind = in[i] == LW_NONE ? LW_BINDING_ABSENT : LW_BINDING_VALUE;
-    LW_TRY(import_define(im, graph->inputs.data[i].name, (lw_binding){kind, in[i], NULL}));
-  }
-  LW_TRY(import_initializers(im, graph));
-  LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
-  for (uint32_t i = 0; i < graph->outputs.count; i++) {
-    LW_TRY(import_collect(im, &graph->outputs.data[i].name, 1, &results[i]));
-  }
-  return LW_OK;
-}
-
-void lw__call_inline(lw_call *c, const lw_proto_graph *graph, const lw_value_id *in,
-                     uint32_t in_count, lw_value_id *out, uint32_t out_count) {
-  lw_import *im = c->im;
-  if (!lw__call_ok(c) || !lw__call_keep(c, import_deeper(im))) return;
-  if (graph->outputs.count != out_count || graph->inputs.count != in_count) {
-    lw__call_invalid(c, "a graph inside has %u inputs and %u outputs, it needs %u and %u",
-                     graph->inputs.count, graph->outputs.count, in_count, out_count);
-    return;
-  }
-  lw_binding *results;
-  if (!lw__call_keep(c, lw__arena_alloc(&im->arena, out_count, sizeof *results, &results))) return;
-  lw_scope scope = {.outer = im->scope};
-  im->scope = &scope;
-  im->depth++;
-  lw_status status = import_branch_body(im, graph, in, results);
-  im->depth--;
-  im->scope = scope.outer;
-  lw__map_deinit(&scope.names);
-  if (status == LW_OK) status = import_set_where(im, "node", c->proto->name, c->proto->op_type);
-  for (uint32_t i = 0; i < out_count && status == LW_OK; i++) {
-    out[i] = results[i].value;
-    /* The reason is noted already. */
-    if (results[i].kind != LW_BINDING_VALUE) status = LW_STATUS_UNSUPPORTED;
-  }
-  (void)lw__call_keep(c, status);
-}
-
 /* ---- the node list --------------------------------------------------------------------------*/
 
 static lw_status import_unknown(lw_import *im, const lw_import_node *node, int64_t opset) {
   const lw_proto_node *proto = node->proto;
   const char *reason = "unknown operator";
-  if (!import_is_default(proto->domain)) reason = "operator of another domain";
+  if (!lw__import_is_default(proto->domain)) reason = "operator of another domain";
   LW_TRY(lw__import_finding(im, proto->op_type, proto->domain, opset, proto->name, reason));
   return import_poison_outputs(im, proto);
 }
@@ -479,7 +343,7 @@ static lw_status import_old(lw_import *im, const lw_import_node *node, const lw_
 static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw_proto_node *end) {
   lw_import_node node = {.proto = proto, .end = end};
   im->nodes_read++;
-  LW_TRY(import_set_where(im, "node", proto->name, proto->op_type));
+  LW_TRY(lw__import_set_where(im, "node", proto->name, proto->op_type));
   if (im->graph->nodes.count > im->limits.nodes || im->nodes_read > im->limits.nodes) {
     return lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->graph->where,
                     "the model unfolds into more than %u operations", im->limits.nodes);
@@ -488,11 +352,11 @@ static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
                     "a node without an operator");
   }
-  const lw_proto_function *function = import_find_function(im, proto);
+  const lw_proto_function *function = lw__import_find_function(im, proto);
   const lw_operator *op =
       function != NULL ? NULL : lw__operator_find(proto->domain, proto->op_type);
   int64_t opset = import_opset(im, proto->domain);
-  if (opset == 0 && import_is_default(proto->domain)) {
+  if (opset == 0 && lw__import_is_default(proto->domain)) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
                     "the model does not say which version of the ONNX operators it uses");
   }
@@ -501,7 +365,7 @@ static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw
   if (function == NULL && op == NULL) return import_unknown(im, &node, opset);
   if (function == NULL && opset < lw__operator_first(op)) return import_old(im, &node, op, opset);
   if (node.poisoned) return import_poison_outputs(im, proto);
-  return function != NULL ? import_function(im, &node, function)
+  return function != NULL ? lw__import_function(im, &node, function)
                           : import_operator(im, &node, op, opset);
 }
 
@@ -513,7 +377,7 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
 /* ---- the main graph -------------------------------------------------------------------------*/
 
 static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
-  LW_TRY(import_set_where(im, "input", info->name, (lw_str){0}));
+  LW_TRY(lw__import_set_where(im, "input", info->name, (lw_str){0}));
   uint32_t index = lw__map_get(&im->scope->names, info->name);
   if (index != LW_NONE && im->bindings.data[index].kind == LW_BINDING_TENSOR) return LW_OK;
   lw_binding binding = {.kind = LW_BINDING_POISON};
@@ -528,7 +392,7 @@ static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
                               lw__tensor_type_name(info->elem_type)));
     }
     LW_TRY(lw__import_finding(im, lw__str_of("(input)"), (lw_str){0}, 0, info->name, reason));
-    return import_define(im, info->name, binding);
+    return lw__import_define(im, info->name, binding);
   }
   lw_shape shape;
   const char *name;
@@ -537,16 +401,16 @@ static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
   LW_TRY(lw__graph_input(im->graph, dtype, &shape, name, &binding.value));
   lw__producer(im->graph, binding.value)->name = name;
   binding.kind = LW_BINDING_VALUE;
-  return import_define(im, info->name, binding);
+  return lw__import_define(im, info->name, binding);
 }
 
 static lw_status import_output(lw_import *im, const lw_proto_value_info *info) {
-  LW_TRY(import_set_where(im, "output", info->name, (lw_str){0}));
-  lw_binding *binding = import_lookup(im, info->name);
+  LW_TRY(lw__import_set_where(im, "output", info->name, (lw_str){0}));
+  lw_binding *binding = lw__import_lookup(im, info->name);
   if (binding == NULL) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "nothing computes it");
   }
-  LW_TRY(import_force(im, binding));
+  LW_TRY(lw__import_force(im, binding));
   if (binding->kind != LW_BINDING_VALUE) return LW_OK; /* reported as unsupported */
   const lw_value *value = lw__value(im->graph, binding->value);
   lw_dtype declared = lw__tensor_dtype(info->elem_type);
@@ -599,8 +463,8 @@ static lw_status import_check_placeholders(lw_import *im) {
 
 static lw_status import_graph(lw_import *im) {
   const lw_proto_graph *graph = &im->model.graph;
-  LW_TRY(import_set_where(im, "graph", graph->name, (lw_str){0}));
-  LW_TRY(import_initializers(im, graph));
+  LW_TRY(lw__import_set_where(im, "graph", graph->name, (lw_str){0}));
+  LW_TRY(lw__import_initializers(im, graph));
   LW_TRY(lw__import_bind_options(im));
   for (uint32_t i = 0; i < graph->inputs.count; i++)
     LW_TRY(import_input(im, &graph->inputs.data[i]));

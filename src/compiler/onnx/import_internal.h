@@ -83,6 +83,35 @@ lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag,
  * limits and what lw__import_open sets. */
 lw_status lw__import_run(lw_import *im, lw_str bytes) LW_MUST_CHECK;
 void lw__import_deinit(lw_import *im);
+/* Length for "%.*s", cut for messages. */
+static inline int lw__import_len(lw_str s) { return (int)(s.len > 200 ? 200 : s.len); }
+static inline bool lw__import_is_default(lw_str domain) {
+  return domain.len == 0 || lw__str_is(domain, "ai.onnx");
+}
+/* What the name stands for in the current scope and those around it; NULL when nothing. */
+lw_binding *lw__import_lookup(lw_import *im, lw_str name);
+lw_status lw__import_define(lw_import *im, lw_str name,
+                            lw_binding binding) LW_MUST_CHECK; /* twice: invalid */
+/* An initializer becomes a constant when it is first asked for. */
+lw_status lw__import_force(lw_import *im, lw_binding *binding) LW_MUST_CHECK;
+/* graph->where: "model.onnx: node 'name' (OpType)" */
+lw_status lw__import_set_where(lw_import *im, const char *what, lw_str name,
+                               lw_str kind) LW_MUST_CHECK;
+/* Defines the names of a graph's initializers. */
+lw_status lw__import_initializers(lw_import *im, const lw_proto_graph *graph) LW_MUST_CHECK;
+
+/* A node about to be imported. |end|: of its node list, to tell cycles from names that are missing.
+ */
+typedef struct lw_import_node {
+  const lw_proto_node *proto, *end;
+  lw_value_id *in; /* LW_NONE: left out */
+  uint32_t in_count;
+  bool poisoned;
+} lw_import_node;
+/* The function of the model that the node calls; NULL when it calls none. */
+const lw_proto_function *lw__import_find_function(const lw_import *im, const lw_proto_node *node);
+lw_status lw__import_function(lw_import *im, const lw_import_node *node,
+                              const lw_proto_function *function) LW_MUST_CHECK;
 /* Nodes of |nodes| in the current scope. */
 lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) LW_MUST_CHECK;
 
