@@ -88,7 +88,7 @@ static lw_status cuda_device_open(lw_rt_device *device, uint32_t ordinal,
   lw_cu_gpu *gpu = memory;
   memset(gpu, 0, sizeof *gpu);
   atomic_init(&gpu->lost, false);
-  gpu->graph_min_steps = options->graph_min_steps == 0 ? 4 : options->graph_min_steps;
+  gpu->graph_min_steps = options->graph_min_steps == 0 ? 2 : options->graph_min_steps;
   lw_status status = lw__cu_open(options->cuda_path, diag, &gpu->driver);
   if (status == LW_OK) status = gpu_start(device, gpu, ordinal, diag);
   if (status != LW_OK) {
