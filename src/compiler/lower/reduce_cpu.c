@@ -6,7 +6,13 @@
 #include "compiler/lower/reduce.h"
 #include "compiler/lower/stages.h"
 
-enum { row_lanes = 16, column_lanes = 32, block_elements = 8192, kept_elements = 16384 };
+enum {
+  row_lanes = 16,
+  chunk_vectors = 256,
+  column_lanes = 32,
+  block_elements = 8192,
+  kept_elements = 16384
+};
 
 typedef struct cpu_nest {
   lw_nest nest;
@@ -102,6 +108,57 @@ static lw_status init_accumulators(cpu_nest *cn, uint32_t pass) {
   return LW_OK;
 }
 
+/* Columns lo..hi of the current row, whole vectors of lanes. */
+static lw_status accumulate_vectors(cpu_nest *cn, uint32_t pass, lw_kval lo, lw_kval hi) {
+  lw_kbuilder *kb = &cn->nest.kb;
+  lw_kval base = lw__kb_for(kb, LW_DTYPE_I64, lo, hi, ci(cn, cn->lanes), LW_KLOOP_SERIAL);
+  lw_kval lane = lw__kb_for_n(kb, cn->lanes, LW_KLOOP_VECTOR);
+  lw_kval c = op(cn, LW_FN_ADD, base, lw__kb_cast(kb, lane, LW_DTYPE_I64));
+  cn->nest.whole_at = narrow(cn, c);
+  LW_TRY(lw__nest_bind(&cn->nest, cn->c, c));
+  LW_TRY(accumulate_lane(cn, pass, lane));
+  close_loop(cn);
+  close_loop(cn);
+  return LW_OK;
+}
+
+/* The lanes of the accumulators of |pass| into those of |totals|, which take their place. */
+static void add_to_totals(cpu_nest *cn, uint32_t pass, const uint32_t *totals) {
+  const lw_region *region = cn->nest.region;
+  lw_kbuilder *kb = &cn->nest.kb;
+  for (uint32_t i = 0; i < region->reductions.count; i++) {
+    const lw_node *node = lw__node(region->ctx->graph, region->reductions.data[i].node);
+    if (region->reductions.data[i].stage != pass) continue;
+    lw_kval lane = lw__kb_for_n(kb, cn->lanes, LW_KLOOP_VECTOR);
+    lw_kval sum =
+        lw__kb_fn(kb, lw__red_info[node->attr.reduce.fn].combine, lw__kb_lget(kb, totals[i], lane),
+                  lw__kb_lget(kb, cn->acc[i], lane), LW_NONE);
+    lw__kb_lset(kb, totals[i], lane, sum);
+    close_loop(cn);
+    cn->acc[i] = totals[i];
+  }
+}
+
+/* Long rows go chunk by chunk, so that rounding errors grow with the length of a chunk plus the
+ * number of chunks and not with the length of the row. */
+static lw_status accumulate_chunks(cpu_nest *cn, uint32_t pass, int64_t whole) {
+  lw_kbuilder *kb = &cn->nest.kb;
+  lw_region *region = cn->nest.region;
+  uint32_t *totals;
+  int64_t chunk = cn->lanes * chunk_vectors;
+  if (whole <= chunk) return accumulate_vectors(cn, pass, ci(cn, 0), ci(cn, whole));
+  LW_TRY(lw__arena_dup(&region->pool.arena, cn->acc, region->reductions.count * sizeof *totals,
+                       &totals));
+  lw_kval lo =
+      lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, chunk), LW_KLOOP_SERIAL);
+  lw_kval hi = op(cn, LW_FN_MIN, op(cn, LW_FN_ADD, lo, ci(cn, chunk)), ci(cn, whole));
+  LW_TRY(init_accumulators(cn, pass));
+  LW_TRY(accumulate_vectors(cn, pass, lo, hi));
+  add_to_totals(cn, pass, totals);
+  close_loop(cn);
+  return LW_OK;
+}
+
 /* Row layout: whole vectors of lanes, then what is left, then the lanes one after the other. */
 static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
   lw_region *region = cn->nest.region;
@@ -109,17 +166,7 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
   int64_t whole = region->cols / cn->lanes * cn->lanes;
   lw_kval c;
   LW_TRY(init_accumulators(cn, pass));
-  if (whole) {
-    lw_kval base =
-        lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, cn->lanes), LW_KLOOP_SERIAL);
-    lw_kval lane = lw__kb_for_n(kb, cn->lanes, LW_KLOOP_VECTOR);
-    c = op(cn, LW_FN_ADD, base, lw__kb_cast(kb, lane, LW_DTYPE_I64));
-    cn->nest.whole_at = narrow(cn, c);
-    LW_TRY(lw__nest_bind(&cn->nest, cn->c, c));
-    LW_TRY(accumulate_lane(cn, pass, lane));
-    close_loop(cn);
-    close_loop(cn);
-  }
+  if (whole) LW_TRY(accumulate_chunks(cn, pass, whole));
   if (whole < region->cols) {
     LW_TRY(open_columns(cn, ci(cn, whole), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
     LW_TRY(accumulate_lane(cn, pass, c32(cn, 0)));
