@@ -21,16 +21,6 @@ CASES = ("T1?", "T2?", "T3?", "T5?", "T7?", "T9b", "T10*", "T12*", "T15*", "T16*
 SYMBOLIC = ("resnet_tiny", "resnet_tiny_script13")
 
 
-def sanitized():
-    """Whether the build has a sanitizer; its runs are several times as slow."""
-    cache = os.path.join(os.environ.get("LW_BUILD_DIR", ""), "CMakeCache.txt")
-    try:
-        with open(cache) as file:
-            return any(line.startswith("LW_SANITIZE:") and line.strip()[-1] != "=" for line in file)
-    except OSError:
-        return False
-
-
 class Shared(unittest.TestCase):
     cache = None
 
@@ -57,14 +47,14 @@ class Shared(unittest.TestCase):
 
     def check(self, folders, *args):
         jobs = str(os.cpu_count() or 1)
-        self.lawson("check", "--jobs", jobs, "--time-factor", "20" if sanitized() else "5", *args,
+        self.lawson("check", "--jobs", jobs, "--time-factor", "20" if tap.build_is_sanitized() else "5", *args,
                     *folders)
 
     def test_models_fused(self):
         self.check(self.folders("models/*"))
 
     def test_models_unfused(self):
-        if sanitized():
+        if tap.build_is_sanitized():
             self.skipTest("too slow under a sanitizer")
         self.check(self.folders("models/*"), "--no-fuse")
 
@@ -74,7 +64,7 @@ class Shared(unittest.TestCase):
     def test_generated_cases(self):
         """The arrays that are too big to keep, made by a copy of the generator."""
         source = os.path.dirname(self.folders("cases/T1a")[0])
-        if sanitized():
+        if tap.build_is_sanitized():
             self.skipTest("too slow under a sanitizer")
         if subprocess.run([sys.executable, "-c", "import numpy, onnx"],
                           stderr=subprocess.DEVNULL).returncode != 0:

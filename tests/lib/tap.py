@@ -1,7 +1,19 @@
 """unittest, reported as the lines "ok name", "not ok name" and "ok name # SKIP why" that
 tools/run_tests counts; details of failures follow on lines that begin with "#"."""
+import os
 import sys
 import unittest
+
+
+def build_is_sanitized():
+    """Whether $LW_BUILD_DIR was configured with a sanitizer: slower, and not to be loaded into
+    programs that lack it."""
+    cache = os.path.join(os.environ.get("LW_BUILD_DIR", ""), "CMakeCache.txt")
+    try:
+        with open(cache, encoding="utf-8") as file:
+            return any(line.startswith("LW_SANITIZE:") and line.strip()[-1] != "=" for line in file)
+    except OSError:
+        return False
 
 
 class _Result(unittest.TestResult):
