@@ -1,9 +1,7 @@
 /* fuzz_onnx.c: any bytes as an ONNX model. Whatever comes in, the importer must end soon, with
- * memory in proportion to the input, and what it accepts must be a valid graph. clang -g -O1
- * -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Isrc -Iinclude tests/fuzz/fuzz_onnx.c
- *         src/base/<all>.c src/graph/<all>.c src/compiler/onnx/<all>.c -lm -o fuzz_onnx
- *   fuzz_onnx -max_len=20000 -timeout=5 -rss_limit_mb=2048 CORPUS   (small models; ../shared/cases
- * is a good start) */
+ * memory in proportion to the input, and what it accepts must be a valid graph. With LW_FUZZ a
+ * libFuzzer program (-max_len=20000 -timeout=5 -rss_limit_mb=2048 finds most), else a replay of
+ * tests/data/fuzz/onnx with changes. */
 #include <stdlib.h>
 
 #include "compiler/onnx/import.h"
