@@ -11,7 +11,8 @@
 #   tests/lib/*.c                       helpers (lw_testlib, #include "lib/<x>.h") for all programs.
 # Exit status 77 means skipped. Scripts see LW_SOURCE_DIR, LW_BUILD_DIR and LW_CLI.
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
-find_program(LW_PYTHON python3 REQUIRED)
+# tools/setup's Python first: it has the packages of tests/requirements.txt.
+find_program(LW_PYTHON python3 HINTS ${PROJECT_SOURCE_DIR}/build/venv/bin REQUIRED)
 set(tests_dir ${PROJECT_SOURCE_DIR}/tests)
 
 file(GLOB testlib_sources CONFIGURE_DEPENDS ${tests_dir}/lib/*.c)

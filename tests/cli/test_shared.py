@@ -61,6 +61,11 @@ class Shared(unittest.TestCase):
     def test_cases(self):
         self.check(self.folders(*(os.path.join("cases", c) for c in CASES)))
 
+    def test_cases_unfused(self):
+        if tap.build_is_sanitized():
+            self.skipTest("too slow under a sanitizer")
+        self.check(self.folders(*(os.path.join("cases", c) for c in CASES)), "--no-fuse")
+
     def test_generated_cases(self):
         """The arrays that are too big to keep, made by a copy of the generator."""
         source = os.path.dirname(self.folders("cases/T1a")[0])
@@ -76,6 +81,7 @@ class Shared(unittest.TestCase):
         subprocess.run([sys.executable, "cases.py", "--big"], cwd=copy, check=True,
                        capture_output=True)
         self.check(self.folders("T12*", root=copy))
+        self.check(self.folders("T12*", root=copy), "--no-fuse")
 
     def test_rows_do_not_depend_on_the_batch(self):
         """At batch 1, 2 and 7 every row comes out the same, but for the order of its sums: another
