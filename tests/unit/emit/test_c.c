@@ -14,6 +14,8 @@
 
 typedef void (*c_kernel)(void *const *buffers, const int64_t *scalars, int64_t begin, int64_t end);
 
+#define FAST_FLAGS "-O3 -march=native -fno-math-errno -fno-trapping-math -ffp-contract=fast"
+
 static void *library;
 
 static void *compile(const lw_text *source, const char *flags) {
@@ -419,11 +421,93 @@ static void test_narrow_types(void **state) {
   for (size_t n = 0; n < LW_ARRAY_COUNT(fn_narrow_types); n++) check_narrow(fn_narrow_types[n]);
 }
 
+/* ---- vectors
+ * -----------------------------------------------------------------------------------------*/
+
+/* Sums of 16 columns: the accumulators must stay in vector registers. */
+static void add_sum16(fn_set *set) {
+  fn_build c;
+  fn_begin(&c, LW_KTARGET_CPU);
+  lw_kbuilder *kb = &c.kb;
+  uint32_t acc = lw__kb_local(kb, LW_DTYPE_F32, FN_BLOCK),
+           in = lw__kb_buffer(kb, LW_DTYPE_F32, false);
+  lw__kb_lset(kb, acc, c.index, lw__kb_const_f(kb, LW_DTYPE_F32, 0));
+  lw__kb_end(kb);
+  lw_kval row = lw__kb_for_n(kb, 100, LW_KLOOP_SERIAL);
+  lw_kval at = lw__kb_fn(kb, LW_FN_MUL, row, lw__kb_const_i(kb, LW_DTYPE_I32, 16), LW_NONE);
+  lw_kval lane = lw__kb_for_n(kb, 16, LW_KLOOP_VECTOR);
+  lw_kval value = lw__kb_load(kb, in, c.base, lw__kb_fn(kb, LW_FN_ADD, at, lane, LW_NONE), LW_NONE);
+  lw__kb_lset(kb, acc, lane, lw__kb_fn(kb, LW_FN_ADD, lw__kb_lget(kb, acc, lane), value, LW_NONE));
+  lw__kb_end(kb);
+  lw__kb_end(kb);
+  c.index = lw__kb_for_n(kb, 16, LW_KLOOP_SERIAL);
+  fn_end(&c, set, LW_DTYPE_F32, lw__kb_lget(kb, acc, c.index), "k_sum16_f32");
+}
+
+/* The name of the kernel that line |line| of |source| belongs to. */
+static void kernel_at(const char *source, int line, char out[64]) {
+  out[0] = 0;
+  for (int n = 1; n <= line && source != NULL; n++) {
+    sscanf(source, "void %63[a-z0-9_](", out);
+    source = strchr(source, '\n');
+    if (source != NULL) source++;
+  }
+}
+
+static bool can_vectorise(void) {
+#if defined(__x86_64__) && defined(__GNUC__)
+  return __builtin_cpu_supports("avx2") && system("cc --version | grep -q 'Free Software'") == 0;
+#else
+  return false;
+#endif
+}
+
+static void test_loops_vectorise(void **state) {
+  (void)state;
+  static const char *const names[] = {
+      "k_add_f32",    "k_div_f32",     "k_min_f32",   "k_max_f32", "k_abs_f32",   "k_floor_f32",
+      "k_round_f32",  "k_sqrt_f32",    "k_rsqrt_f32", "k_exp_f32", "k_expm1_f32", "k_log_f32",
+      "k_log1p_f32",  "k_erf_f32",     "k_tanh_f32",  "k_sin_f32", "k_cos_f32",   "k_lt_f32",
+      "k_select_f32", "k_sigmoid_f32", "k_f16_f32",   "k_f32_f16", "k_bf16_f32",  "k_f32_bf16",
+      "k_f32_i32",    "k_i32_f32",     "k_add_i32",   "k_mul_i16", "k_bool_f32",  "k_sum16_f32"};
+  if (!can_vectorise()) skip();
+  fn_set set = {0};
+  lw_text text = {0};
+  fn_add_everything(&set, LW_KTARGET_CPU);
+  add_sum16(&set);
+  assert_int_equal(lw__emit_c((const lw_kernel *const *)set.kernels.data,
+                              (const char *const *)set.names.data, set.kernels.count, &text),
+                   LW_OK);
+  char dir[] = "/tmp/lawson_test_c_XXXXXX", command[512], path[64], line[512];
+  assert_non_null(mkdtemp(dir));
+  snprintf(path, sizeof path, "%s/k.c", dir);
+  assert_int_equal(lw__file_write(path, text.data, text.len, NULL), LW_OK);
+  snprintf(command, sizeof command, "cc -std=gnu17 %s -fopt-info-vec -c -o %s/k.o %s/k.c 2>&1",
+           FAST_FLAGS, dir, dir);
+  FILE *log = popen(command, "r");
+  bool vectorised[LW_ARRAY_COUNT(names)] = {false};
+  while (fgets(line, sizeof line, log) != NULL) {
+    const char *place = strstr(line, "k.c:");
+    if (place == NULL || strstr(line, "loop vectorized") == NULL) continue;
+    char kernel[64];
+    kernel_at(text.data, atoi(place + 4), kernel);
+    for (size_t i = 0; i < LW_ARRAY_COUNT(names); i++)
+      vectorised[i] |= strcmp(kernel, names[i]) == 0;
+  }
+  assert_int_equal(pclose(log), 0);
+  snprintf(command, sizeof command, "rm -r %s", dir);
+  assert_int_equal(system(command), 0);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(names); i++)
+    if (!vectorised[i]) fail_msg("%s is not vectorised", names[i]);
+  lw__text_deinit(&text);
+  fn_free(&set);
+}
+
 /* ---- the same without fused products and vectors ----------------------------------------------*/
 
 static int open_fast(void **state) {
   (void)state;
-  load_all("-O3 -march=native");
+  load_all(FAST_FLAGS);
   return 0;
 }
 
@@ -445,6 +529,8 @@ int main(void) {
       cmocka_unit_test(test_signs_of_zero), cmocka_unit_test(test_integers),
       cmocka_unit_test(test_casts),         cmocka_unit_test(test_narrow_types),
   };
-  int failed = cmocka_run_group_tests_name("emit_c -O3", tests, open_fast, close_library);
+  const struct CMUnitTest vectors[] = {cmocka_unit_test(test_loops_vectorise)};
+  int failed = cmocka_run_group_tests_name("emit_c vectors", vectors, NULL, NULL);
+  failed += cmocka_run_group_tests_name("emit_c -O3", tests, open_fast, close_library);
   return failed + cmocka_run_group_tests_name("emit_c -O1", tests, open_plain, close_library);
 }
