@@ -97,7 +97,8 @@ static int compare_decisions(const void *a, const void *b) {
 static void decision_cells(cli_table *table, const json_t *d) {
   double together = number_of(d, "us_together");
   cli_table_cell(table, "%s", text_of(d, "id"));
-  cli_table_cell(table, "%s -> %s", text_of(d, "producer"), text_of(d, "consumer"));
+  cli_table_cell(table, "%s.%s -> %s.%s", text_of(d, "producer"), text_of(d, "producer_op"),
+                 text_of(d, "consumer"), text_of(d, "consumer_op"));
   if (together > 0) {
     cli_table_cell(table, "%s", cli_us_text(number_of(d, "us_apart")));
     cli_table_cell(table, "%s", cli_us_text(together));

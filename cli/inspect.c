@@ -74,6 +74,8 @@ static void print_verdict(const lw_tools_summary *s) {
     printf("lawson can compile this model.\n");
   } else if (s->status == LW_STATUS_USAGE) {
     printf("to compile it: %s\n", s->problem);
+  } else if (s->unsupported_count > 0) {
+    printf("lawson cannot compile this model: what is listed above is not supported.\n");
   } else {
     printf("%s: %s\n", lw_status_name(s->status), s->problem);
   }
@@ -84,8 +86,8 @@ static void print_summary(const char *path, const lw_tools_summary *s) {
          cli_style(stdout, ""), s->node_count, s->initializer_count,
          cli_bytes_text((double)s->initializer_bytes));
   if (s->function_count > 0) printf(", %u functions", s->function_count);
-  printf("\nmade by %s %s, IR version %lld, opsets:", s->producer[0] ? s->producer : "(unknown)",
-         s->producer_version, (long long)s->ir_version);
+  printf("\nmade by %s%s%s, IR version %lld, opsets:", s->producer[0] ? s->producer : "(unknown)",
+         s->producer_version[0] ? " " : "", s->producer_version, (long long)s->ir_version);
   for (uint32_t i = 0; i < s->opset_count; i++) {
     const char *domain = s->opsets[i].domain;
     printf(" %s %lld", is_default_domain(domain) ? "ai.onnx" : domain,

@@ -14,11 +14,18 @@ typedef struct explainer {
 
 /* ---- names ----- */
 
-/* The model's name, or what the node does. */
-static const char *node_name(const lw_graph *g, lw_node_id id) {
+/* What the node does: "exp", "sum", "dot". */
+static const char *node_op(const lw_graph *g, lw_node_id id) {
   const lw_node *node = lw__node(g, id);
-  if (node->name != NULL && node->name[0] != '\0') return node->name;
-  return node->op == LW_OP_MAP ? lw__fn_info[node->attr.fn].name : lw__op_info[node->op].name;
+  if (node->op == LW_OP_MAP) return lw__fn_info[node->attr.fn].name;
+  if (node->op == LW_OP_REDUCE) return lw__red_info[node->attr.reduce.fn].name;
+  return lw__op_info[node->op].name;
+}
+
+/* The model's name for it, or what it does. */
+static const char *node_name(const lw_graph *g, lw_node_id id) {
+  const char *name = lw__node(g, id)->name;
+  return name != NULL && name[0] != '\0' ? name : node_op(g, id);
 }
 
 static void write_value_name(explainer *e, lw_value_id id) {
@@ -109,6 +116,8 @@ static void write_decision(explainer *e, const lw_decision *d) {
   lw__json_key_str(&e->json, "id", d->id);
   lw__json_key_str(&e->json, "producer", node_name(e->graph, d->producer));
   lw__json_key_str(&e->json, "consumer", node_name(e->graph, d->consumer));
+  lw__json_key_str(&e->json, "producer_op", node_op(e->graph, d->producer));
+  lw__json_key_str(&e->json, "consumer_op", node_op(e->graph, d->consumer));
   write_group_of(e, "producer_group", d->producer);
   write_group_of(e, "consumer_group", d->consumer);
   lw__json_key_bool(&e->json, "fused", d->fused);
