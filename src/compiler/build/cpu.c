@@ -218,23 +218,47 @@ static void cpu_compile(void *state, const lw_build_job *job, lw_build_result *o
   lw__text_deinit(&object);
 }
 
+/* What decides the result beside the source and the compiler. */
+static lw_hash cpu_request(const cpu_builder *b) {
+  lw_hash request = lw__build_hash_text("cpu 1", (lw_hash){0, 0});
+  request = lw__build_hash_text(b->options->cc, request);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(cpu_flags); i++) {
+    request = lw__build_hash_text(cpu_flags[i], request);
+  }
+  for (uint32_t i = 0; i < b->extra_count; i++) request = lw__build_hash_text(b->extra[i], request);
+  return cpu_features(request);
+}
+
+/* Without a compiler, what was built last is still good; if something has to be built after all,
+ * cpu_prepare fails and says why. */
 static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache, lw_diag *diag) {
-  LW_TRY(cpu_find_compiler(b, diag));
   if (cpu_split(b, b->options->cflags_extra, b->extra, &b->extra_count) != LW_OK) {
     return lw__fail(diag, LW_STATUS_USAGE, "cpu", "too many compiler flags: %s",
                     b->options->cflags_extra);
   }
-  lw_hash identity = lw__build_hash_text("cpu 1", (lw_hash){0, 0});
+  const lw_hash request = cpu_request(b);
+  lw_diag unheard = {0};
+  lw_status found = cpu_find_compiler(b, &unheard);
+  lw__diag_deinit(&unheard);
+  if (found != LW_OK) {
+    b->word_count = 0;
+    if (found == LW_STATUS_DEVICE_FAILED &&
+        lw__build_recall_tool(cache, request, &builder->identity))
+      return LW_OK;
+    return cpu_find_compiler(b, diag);
+  }
+  lw_hash identity = request;
   for (uint32_t i = 0; i < b->word_count; i++)
     identity = lw__build_hash_text(b->words[i], identity);
-  for (size_t i = 0; i < LW_ARRAY_COUNT(cpu_flags); i++) {
-    identity = lw__build_hash_text(cpu_flags[i], identity);
-  }
-  for (uint32_t i = 0; i < b->extra_count; i++)
-    identity = lw__build_hash_text(b->extra[i], identity);
   LW_TRY(cpu_version(b, cache, diag, &identity));
-  builder->identity = cpu_features(identity);
+  builder->identity = identity;
+  lw__build_remember_tool(cache, request, identity);
   return LW_OK;
+}
+
+static lw_status cpu_prepare(void *state, lw_diag *diag) {
+  cpu_builder *b = state;
+  return b->word_count != 0 ? LW_OK : cpu_find_compiler(b, diag);
 }
 
 lw_status lw__build_cpu(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
@@ -243,7 +267,7 @@ lw_status lw__build_cpu(lw_build_job *jobs, uint32_t count, const lw_build_optio
   cpu_builder b = {.options = options,
                    .path = options->path == NULL ? CPU_DEFAULT_PATH : options->path,
                    .tmp_dir = options->tmp_dir == NULL ? "/tmp" : options->tmp_dir};
-  lw_builder builder = {.kind = "so", .compile = cpu_compile, .state = &b};
+  lw_builder builder = {.kind = "so", .prepare = cpu_prepare, .compile = cpu_compile, .state = &b};
   lw_status status = cpu_setup(&b, &builder, cache, diag);
   if (status == LW_OK) {
     status = lw__build_jobs(&builder, jobs, count, options->threads, cache, arena, diag);

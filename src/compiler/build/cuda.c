@@ -47,9 +47,19 @@ static bool cuda_recall(lw_cache *cache, lw_hash where, lw_hash *out_identity) {
 static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
   lw_hash where = lw__build_hash_text(b->options->nvrtc_path, (lw_hash){4, 4});
   where = lw__build_hash_text(b->options->nvrtc_search, where);
+  const lw_hash request = lw__build_hash_text("cuda", (lw_hash){5, 5});
   lw_hash identity;
   if (cache == NULL || !cuda_recall(cache, where, &identity)) {
-    LW_TRY(cuda_prepare(b, diag));
+    /* Without the compiler, what it built last is still good; if something has to be built after
+     * all, preparing fails again and says why. */
+    lw_diag unheard = {0};
+    lw_status found = cuda_prepare(b, &unheard);
+    lw__diag_deinit(&unheard);
+    if (found == LW_STATUS_DEVICE_FAILED && lw__build_recall_tool(cache, request, &identity)) {
+      *inout = lw__hash_bytes(&identity, sizeof identity, *inout);
+      return LW_OK;
+    }
+    if (found != LW_OK) return cuda_prepare(b, diag);
     int major = 0, minor = 0;
     (void)b->nvrtc.Version(&major, &minor);
     const char *file = lw__nvrtc_file(&b->nvrtc);
@@ -67,6 +77,7 @@ static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, 
     }
     lw__text_deinit(&text);
   }
+  lw__build_remember_tool(cache, request, identity);
   *inout = lw__hash_bytes(&identity, sizeof identity, *inout);
   return LW_OK;
 }

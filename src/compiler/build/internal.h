@@ -54,6 +54,12 @@ typedef struct lw_builder {
   void *state;
 } lw_builder;
 
+/* The identity of the compiler that was used last for |request| (everything about it but the
+ * compiler): what a start without that compiler goes by, so that kernels it has built stay usable.
+ * |cache| may be NULL. */
+bool lw__build_recall_tool(lw_cache *cache, lw_hash request, lw_hash *out_identity);
+void lw__build_remember_tool(lw_cache *cache, lw_hash request, lw_hash identity);
+
 lw_status lw__build_jobs(const lw_builder *builder, lw_build_job *jobs, uint32_t count,
                          uint32_t threads, lw_cache *cache, lw_arena *arena,
                          lw_diag *diag) LW_MUST_CHECK;

@@ -67,6 +67,27 @@ lw_hash lw__build_hash_file(const char *path, lw_hash seed) {
   return lw__hash_bytes(facts, sizeof facts, lw__build_hash_text(path, seed));
 }
 
+static lw_hash tool_key(lw_hash request) { return lw__hash_bytes("last", 4, request); }
+
+bool lw__build_recall_tool(lw_cache *cache, lw_hash request, lw_hash *out_identity) {
+  lw_arena scratch = {0};
+  const void *data;
+  size_t bytes = 0;
+  bool found = cache != NULL &&
+               lw__cache_get(cache, "tool", tool_key(request), &scratch, &data, &bytes) == LW_OK &&
+               bytes == sizeof *out_identity;
+  if (found) memcpy(out_identity, data, bytes);
+  lw__arena_deinit(&scratch);
+  return found;
+}
+
+void lw__build_remember_tool(lw_cache *cache, lw_hash request, lw_hash identity) {
+  lw_hash known;
+  if (cache == NULL) return;
+  if (lw__build_recall_tool(cache, request, &known) && lw__hash_eq(known, identity)) return;
+  (void)!lw__cache_put(cache, "tool", tool_key(request), &identity, sizeof identity);
+}
+
 static lw_hash jobs_key(const lw_builder *builder, const lw_build_job *job) {
   lw_hash key = lw__build_hash_text(job->source, builder->identity);
   for (uint32_t i = 0; i < job->entry_count; i++) key = lw__build_hash_text(job->entries[i], key);
