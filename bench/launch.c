@@ -11,11 +11,33 @@
 enum { ELEMENTS = 1024, BYTES = 4 * ELEMENTS, RUNS = 200, STEPS_MAX = 256 };
 
 static const char source[] =
+    "#if __CUDA_ARCH__ >= 900\n"
+    "#define EARLY asm volatile(\"griddepcontrol.launch_dependents;\"); \\\n"
+    "  asm volatile(\"griddepcontrol.wait;\" : \"+l\"(y), \"+l\"(x)::\"memory\");\n"
+    "#else\n"
+    "#define EARLY\n"
+    "#endif\n"
     "extern \"C\" __global__ void __launch_bounds__(256) lw_map_next(float *y, const float *x) {\n"
     "  int i = blockIdx.x * 256 + threadIdx.x;\n"
     "  y[i] = x[i] + 1.0f;\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) lw_map_early(float *y, const float *x) {\n"
+    "  EARLY\n"
+    "  int i = blockIdx.x * 256 + threadIdx.x;\n"
+    "  y[i] = x[i] + 1.0f;\n"
     "}\n";
-static const char *const entry = "lw_map_next";
+static const char *const entries[] = {"lw_map_next", "lw_map_early"};
+
+/* The columns. */
+typedef struct shape {
+  const char *name;
+  bool wide, graph, early;
+} shape;
+static const shape shapes[] = {
+    {"chain, stream", false, false, false}, {"chain, graph", false, true, false},
+    {"chain, early", false, true, true},    {"wide, stream", true, false, false},
+    {"wide, graph", true, true, false},     {"wide, early", true, true, true},
+};
 
 typedef struct bench {
   lw_arena arena;
@@ -44,21 +66,23 @@ static lw_status add_buffer(lw_plan *plan, lw_buffer_kind kind) {
 
 /* |wide|: all steps but the last read the input and are independent; else each reads the one
  * before. */
-static lw_status make_plan(const bench *b, uint32_t steps, bool wide, lw_plan *plan) {
+static lw_status make_plan(const bench *b, uint32_t steps, const shape *s, lw_plan *plan) {
   lw__plan_init(plan, LW_PLAN_CUDA);
   plan->sm_arch = b->info.sm_arch;
   plan->arch_specific = b->info.arch_specific;
-  lw_plan_kernel kernel = {.name = entry,
+  bool early = s->early && b->info.sm_arch >= 90;
+  lw_plan_kernel kernel = {.name = entries[early],
                            .block_threads = 256,
                            .image = b->job.image,
-                           .image_bytes = b->job.image_bytes};
+                           .image_bytes = b->job.image_bytes,
+                           .early_start = early};
   LW_TRY(lw_vec_push(&plan->kernels, kernel));
   LW_TRY(add_buffer(plan, LW_BUFFER_INPUT));
   for (uint32_t i = 1; i < steps; i++) LW_TRY(add_buffer(plan, LW_BUFFER_ARENA));
   LW_TRY(add_buffer(plan, LW_BUFFER_OUTPUT));
   for (uint32_t i = 0; i < steps; i++) {
     const lw_plan_arg args[2] = {{.buffer = i + 1, .written = true},
-                                 {.buffer = wide && i + 1 < steps ? 0 : i}};
+                                 {.buffer = s->wide && i + 1 < steps ? 0 : i}};
     lw_plan_step step = {.grid = ELEMENTS / 256, .arg_count = 2};
     LW_TRY(lw__arena_dup(&plan->arena, args, sizeof args, &step.args));
     LW_TRY(lw_vec_push(&plan->steps, step));
@@ -92,15 +116,15 @@ static lw_status time_context(lw_rt_device *device, lw_rt_context *context, lw_d
 }
 
 /* Median of the time from event to event. */
-static lw_status measure(const bench *b, uint32_t steps, bool wide, bool graph, lw_diag *diag,
+static lw_status measure(const bench *b, uint32_t steps, const shape *s, lw_diag *diag,
                          double *out_us) {
   lw_plan plan;
   lw_rt_device *device = NULL;
   lw_rt_program *program = NULL;
   lw_rt_context *context = NULL;
   const lw_rt_device_options options = {.cuda_path = b->cuda_path,
-                                        .graph_min_steps = graph ? 1 : UINT32_MAX};
-  lw_status status = make_plan(b, steps, wide, &plan);
+                                        .graph_min_steps = s->graph ? 1 : UINT32_MAX};
+  lw_status status = make_plan(b, steps, s, &plan);
   if (status == LW_OK) status = lw__rt_device_open("cuda", &options, diag, &device);
   if (status == LW_OK) status = lw__rt_program_load(device, &plan, diag, &program);
   if (status == LW_OK) status = lw__rt_context_create(program, diag, &context);
@@ -123,17 +147,17 @@ int main(int argc, char **argv) {
   lw_build_options build = {.sm_arch = b.info.sm_arch,
                             .arch_specific = b.info.arch_specific,
                             .nvrtc_path = argc > 2 ? argv[2] : NULL};
-  b.job = (lw_build_job){.source = source, .entries = &entry, .entry_count = 1};
+  b.job = (lw_build_job){.source = source, .entries = entries, .entry_count = 2};
   if (lw__build_cuda(&b.job, 1, &build, NULL, &b.arena, &diag) != LW_OK)
     return fail("no kernel", &diag);
-  printf("%6s %14s %14s %14s %14s\n", "steps", "chain, stream", "chain, graph", "wide, stream",
-         "wide, graph");
+  printf("%6s", "steps");
+  for (size_t i = 0; i < LW_ARRAY_COUNT(shapes); i++) printf(" %14s", shapes[i].name);
+  printf("\n");
   for (uint32_t steps = 1; steps <= STEPS_MAX; steps = steps < 8 ? steps + 1 : steps * 2) {
     printf("%6u", steps);
-    for (int way = 0; way < 4; way++) {
+    for (size_t i = 0; i < LW_ARRAY_COUNT(shapes); i++) {
       double us = 0;
-      if (measure(&b, steps, way >= 2, way % 2 == 1, &diag, &us) != LW_OK)
-        return fail("run", &diag);
+      if (measure(&b, steps, &shapes[i], &diag, &us) != LW_OK) return fail("run", &diag);
       printf(" %14.2f", us);
     }
     printf("\n");

@@ -19,6 +19,10 @@ typedef struct lw_plan_kernel {
   uint32_t block_threads;
   uint32_t shared_bytes; /* dynamic shared memory to launch with (0 when the kernel's arrays are
                             static) */
+  /* CUDA, sm_90 on: every thread begins with griddepcontrol.launch_dependents and then waits with
+   * griddepcontrol.wait before it touches any buffer. Such a kernel may be launched while the
+   * kernels that it depends on still run, which hides its launch behind them. */
+  bool early_start;
   uint32_t registers, spill_bytes; /* from the compiler's report; 0 on the CPU */
 } lw_plan_kernel;
 

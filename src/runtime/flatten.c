@@ -37,6 +37,7 @@ static lw_status flatten_kernels(flattener *f) {
     if (from->block_threads == 0) return flatten_fail(f, "kernel", i, "has no threads");
     p->kernels[i].block_threads = from->block_threads;
     p->kernels[i].shared_bytes = from->shared_bytes;
+    p->kernels[i].early_start = from->early_start;
     LW_TRY(flatten_name(f, from->name, &p->kernels[i].name));
   }
   return LW_OK;

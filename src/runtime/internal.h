@@ -18,6 +18,7 @@
 typedef struct lw_rt_kernel {
   const char *name;
   uint32_t block_threads, shared_bytes;
+  bool early_start;
 } lw_rt_kernel;
 
 typedef struct lw_rt_buffer {

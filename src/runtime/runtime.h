@@ -16,9 +16,9 @@ typedef struct lw_rt_context lw_rt_context;
 typedef struct lw_rt_device_options {
   uint32_t threads;      /* CPU pool; 0: all cores */
   const char *cuda_path; /* the CUDA driver library to open; NULL: libcuda.so.1 */
-  /* CUDA: plans of at least this many steps run as one graph with the plan's own edges. Starting one
-   * takes the device about 3.8 us and each step in it about 1.3 us; a step launched by itself takes
-   * the host 2 to 4 us. 0: 2. */
+  /* CUDA: plans of at least this many steps run as one graph with the plan's own edges. Starting
+   * one takes the device about 3.8 us and each step in it about 1.3 us; a step launched by itself
+   * takes the host 2 to 4 us. 0: 2. */
   uint32_t graph_min_steps;
 } lw_rt_device_options;
 lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag,

@@ -794,6 +794,25 @@ int cuGraphAddMemsetNode(lw_cu_node *node, lw_cu_graph graph, const lw_cu_node *
   return result != 0 ? result : add_node(node, graph, deps, dep_count, operation);
 }
 
+/* Early edges order the look-alike's nodes like ordinary ones: a node does not begin before it may
+ * finish. */
+int cuGraphAddDependencies_v2(lw_cu_graph graph, const lw_cu_node *from, const lw_cu_node *to,
+                              const lw_cu_edge *edges, size_t count) {
+  CALL();
+  NEEDS_CONTEXT("cuGraphAddDependencies");
+  for (size_t i = 0; i < count; i++) {
+    lw_cu_node node = to[i];
+    bool good = edges != NULL && edges[i].type == LW_CU_EDGE_PROGRAMMATIC &&
+                edges[i].to_port == 0 && edges[i].from_port == LW_CU_PORT_PROGRAMMATIC &&
+                from[i]->operation.kind == OP_LAUNCH && node->operation.kind == OP_LAUNCH &&
+                from[i]->graph == graph && node->graph == graph && node->dep_count < NODE_DEPS_MAX;
+    if (!good) return INVALID_VALUE;
+    node->deps[node->dep_count++] = from[i]->index;
+    standin.early_edges++;
+  }
+  return 0;
+}
+
 int cuGraphInstantiateWithFlags(lw_cu_exec *exec, lw_cu_graph graph, unsigned long long flags) {
   CALL();
   NEEDS_CONTEXT("cuGraphInstantiate");

@@ -16,7 +16,7 @@ typedef struct lw_standin_state {
   uint64_t calls, launches, copies, fills, waits;
   uint64_t live_memory, live_modules, live_streams, live_events, live_graphs, retains,
       context_depth;
-  uint64_t graph_launches, graph_edits;
+  uint64_t graph_launches, graph_edits, early_edges;
   uint64_t violations;
   char violation[256];     /* the first one */
   int failed_call_is_push; /* ... hit making the context current, without which nothing can be freed

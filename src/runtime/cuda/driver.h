@@ -26,6 +26,7 @@ typedef CUgraphExec lw_cu_exec;
 typedef CUDA_KERNEL_NODE_PARAMS lw_cu_kernel_node;
 typedef CUDA_MEMCPY3D lw_cu_copy_node;
 typedef CUDA_MEMSET_NODE_PARAMS lw_cu_fill_node;
+typedef CUgraphEdgeData lw_cu_edge;
 #else
 typedef int lw_cu_result;
 typedef int lw_cu_device;
@@ -44,6 +45,7 @@ typedef struct lw_cu_exec_object *lw_cu_exec;
 typedef struct lw_cu_kernel_params lw_cu_kernel_node;
 typedef struct lw_cu_copy_params lw_cu_copy_node;
 typedef struct lw_cu_fill_params lw_cu_fill_node;
+typedef struct lw_cu_edge_data lw_cu_edge;
 #endif
 
 /* What nodes of a graph do. */
@@ -64,6 +66,9 @@ struct lw_cu_copy_side {
 struct lw_cu_copy_params {
   struct lw_cu_copy_side from, to;
   size_t width_bytes, height, depth;
+};
+struct lw_cu_edge_data {
+  unsigned char from_port, to_port, type, reserved[5];
 };
 struct lw_cu_fill_params {
   lw_cu_address to;
@@ -86,6 +91,8 @@ enum {
   LW_CU_EVENT_DEFAULT = 0,
   LW_CU_CAPTURE_NONE = 0,
   LW_CU_MEMORY_DEVICE = 2,
+  LW_CU_EDGE_PROGRAMMATIC = 1,
+  LW_CU_PORT_PROGRAMMATIC = 1, /* when every block has called launch_dependents or has ended */
 };
 
 /* X(name, symbol, parameters): functions that give lw_cu_result. */
@@ -156,7 +163,11 @@ enum {
   X(exec_launch, cuGraphLaunch, (lw_cu_exec exec, lw_cu_stream stream))
 
 /* The same for functions that older drivers lack; NULL then. */
-#define LW_CU_OPTIONAL_SYMBOLS(X) X(function_load, cuFuncLoad, (lw_cu_function function))
+#define LW_CU_OPTIONAL_SYMBOLS(X)                                                              \
+  X(function_load, cuFuncLoad, (lw_cu_function function))                                      \
+  X(graph_edges, cuGraphAddDependencies_v2,                                                    \
+    (lw_cu_graph graph, const lw_cu_node *from, const lw_cu_node *to, const lw_cu_edge *edges, \
+     size_t count))
 
 typedef struct lw_cu_driver {
   void *handle;

@@ -81,6 +81,42 @@ static lw_cu_fill_node fill_node(const lw_rt_step *step, void **args) {
                            .height = 1};
 }
 
+/* A kernel that waits by itself needs no more of the kernels before it than that all of their
+ * blocks have begun. */
+static bool edge_is_early(const lw_rt_program *program, const lw_cu_driver *driver, uint32_t from,
+                          uint32_t to) {
+  const lw_rt_step *a = &program->run.steps[from], *b = &program->run.steps[to];
+  return driver->graph_edges != NULL && a->kind == LW_STEP_LAUNCH && b->kind == LW_STEP_LAUNCH &&
+         program->kernels[b->kernel].early_start;
+}
+
+/* Puts the nodes of a step's ordinary edges into replay->deps. */
+static uint32_t plain_deps(const lw_rt_program *program, const lw_cu_driver *driver,
+                           lw_cu_replay *replay, uint32_t id) {
+  const lw_rt_step *step = &program->run.steps[id];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < step->dep_count; i++) {
+    uint32_t dep = program->run.deps[step->first_dep + i];
+    if (!edge_is_early(program, driver, dep, id)) replay->deps[count++] = replay->nodes[dep];
+  }
+  return count;
+}
+
+static int put_early_edges(const lw_rt_program *program, const lw_cu_driver *driver,
+                           lw_cu_replay *replay, uint32_t id) {
+  static const lw_cu_edge edge = {.from_port = LW_CU_PORT_PROGRAMMATIC,
+                                  .type = LW_CU_EDGE_PROGRAMMATIC};
+  const lw_rt_step *step = &program->run.steps[id];
+  for (uint32_t i = 0; i < step->dep_count; i++) {
+    uint32_t dep = program->run.deps[step->first_dep + i];
+    if (!edge_is_early(program, driver, dep, id)) continue;
+    int result =
+        driver->graph_edges(replay->graph, &replay->nodes[dep], &replay->nodes[id], &edge, 1);
+    if (result != LW_CU_SUCCESS) return result;
+  }
+  return LW_CU_SUCCESS;
+}
+
 /* Adds the node of a step (|add|) or edits it in the executable graph. */
 static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **parameters, uint32_t id,
                     bool add) {
@@ -90,23 +126,20 @@ static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **paramet
   const lw_rt_step *step = &program->run.steps[id];
   void **args = &context->slots[step->first_slot];
   lw_cu_node *node = &replay->nodes[id];
-  for (uint32_t i = 0; add && i < step->dep_count; i++) {
-    replay->deps[i] = replay->nodes[program->run.deps[step->first_dep + i]];
-  }
+  uint32_t deps = add ? plain_deps(program, driver, replay, id) : 0;
   if (step->kind == LW_STEP_LAUNCH) {
     lw_cu_kernel_node kernel = kernel_node(program, step, parameters);
-    return add ? driver->graph_kernel(node, replay->graph, replay->deps, step->dep_count, &kernel)
-               : driver->exec_kernel(replay->exec, *node, &kernel);
+    if (!add) return driver->exec_kernel(replay->exec, *node, &kernel);
+    int result = driver->graph_kernel(node, replay->graph, replay->deps, deps, &kernel);
+    return result != LW_CU_SUCCESS ? result : put_early_edges(program, driver, replay, id);
   }
   if (step->kind == LW_STEP_COPY) {
     lw_cu_copy_node copy = copy_node(step, args);
-    return add ? driver->graph_copy(node, replay->graph, replay->deps, step->dep_count, &copy,
-                                    gpu->context)
+    return add ? driver->graph_copy(node, replay->graph, replay->deps, deps, &copy, gpu->context)
                : driver->exec_copy(replay->exec, *node, &copy, gpu->context);
   }
   lw_cu_fill_node fill = fill_node(step, args);
-  return add ? driver->graph_fill(node, replay->graph, replay->deps, step->dep_count, &fill,
-                                  gpu->context)
+  return add ? driver->graph_fill(node, replay->graph, replay->deps, deps, &fill, gpu->context)
              : driver->exec_fill(replay->exec, *node, &fill, gpu->context);
 }
 

@@ -101,6 +101,7 @@ static void make_plan(lw_plan *plan) {
   assert_int_equal(lw_vec_push(&plan->kernels, kernel), LW_OK);
   kernel.name = "lw_map_add";
   kernel.shared_bytes = 64 << 10;
+  kernel.early_start = true; /* step 1, which waits for step 0 */
   kernel.image = second_image;
   assert_int_equal(lw_vec_push(&plan->kernels, kernel), LW_OK);
   uint32_t x = add_buffer(plan, LW_BUFFER_INPUT, 0, NULL);
@@ -470,6 +471,7 @@ static void test_graph_edits(void **state) {
     assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
     assert_int_equal(standin->graph_edits - edits, graphs ? rounds[r].edits : 0);
     assert_int_equal(standin->graph_launches, graphs ? r + 1 : 0);
+    assert_int_equal(standin->early_edges, graphs ? 1 : 0);
     assert_int_equal(lw__rt_download(s.device, out, dout, BYTES), LW_OK);
     assert_int_equal(lw__rt_download(s.device, copy, dcopy, BYTES), LW_OK);
     check_results(x, out, copy);

@@ -65,6 +65,14 @@ SAME_MEMBER(lw_cu_fill_params, value, CUDA_MEMSET_NODE_PARAMS, value);
 SAME_MEMBER(lw_cu_fill_params, elem_bytes, CUDA_MEMSET_NODE_PARAMS, elementSize);
 SAME_MEMBER(lw_cu_fill_params, width, CUDA_MEMSET_NODE_PARAMS, width);
 SAME_MEMBER(lw_cu_fill_params, height, CUDA_MEMSET_NODE_PARAMS, height);
+#if CUDA_VERSION >= 12030
+_Static_assert(sizeof(struct lw_cu_edge_data) == sizeof(CUgraphEdgeData), "edge");
+SAME_MEMBER(lw_cu_edge_data, from_port, CUgraphEdgeData, from_port);
+SAME_MEMBER(lw_cu_edge_data, to_port, CUgraphEdgeData, to_port);
+SAME_MEMBER(lw_cu_edge_data, type, CUgraphEdgeData, type);
+SAME_VALUE(LW_CU_EDGE_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC);
+SAME_VALUE(LW_CU_PORT_PROGRAMMATIC, CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC);
+#endif
 _Static_assert(sizeof(struct lw_cu_copy_params) == sizeof(CUDA_MEMCPY3D), "memcpy node");
 SAME_MEMBER(lw_cu_copy_params, from.x_bytes, CUDA_MEMCPY3D, srcXInBytes);
 SAME_MEMBER(lw_cu_copy_params, from.level, CUDA_MEMCPY3D, srcLOD);
