@@ -242,9 +242,8 @@ static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache,
   lw__diag_deinit(&unheard);
   if (found != LW_OK) {
     b->word_count = 0;
-    if (found == LW_STATUS_DEVICE_FAILED &&
-        lw__build_recall_tool(cache, request, &builder->identity))
-      return LW_OK;
+    if (found == LW_STATUS_OUT_OF_MEMORY) return found;
+    if (lw__build_recall_tool(cache, request, &builder->identity)) return LW_OK;
     return cpu_find_compiler(b, diag);
   }
   lw_hash identity = request;

@@ -59,6 +59,7 @@ static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, 
       *inout = lw__hash_bytes(&identity, sizeof identity, *inout);
       return LW_OK;
     }
+    if (found == LW_STATUS_OUT_OF_MEMORY) return found;
     if (found != LW_OK) return cuda_prepare(b, diag);
     int major = 0, minor = 0;
     (void)b->nvrtc.Version(&major, &minor);
