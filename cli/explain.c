@@ -133,6 +133,14 @@ static void print_decisions(const json_t *decisions, bool fused_too, size_t limi
   free(list);
 }
 
+static void print_notes(const json_t *notes) {
+  if (json_array_size(notes) > 0) printf("\nnotes\n");
+  for (size_t i = 0; i < json_array_size(notes); i++) {
+    const json_t *note = json_array_get(notes, i);
+    printf("  %s: %s\n", text_of(note, "where"), text_of(note, "text"));
+  }
+}
+
 static void print_tables(const cli_args *args, const cli_session *s, const json_t *root,
                          size_t limit) {
   printf("%s%s%s for %s, profile %s%s\n\n", cli_style(stdout, "bold"), s->path,
@@ -141,6 +149,7 @@ static void print_tables(const cli_args *args, const cli_session *s, const json_
   print_groups(json_object_get(root, "groups"));
   print_totals(root);
   print_decisions(json_object_get(root, "decisions"), cli_has(args, "fused"), limit);
+  print_notes(json_object_get(root, "notes"));
 }
 
 /* ---- states, plan, sources ----- */

@@ -93,6 +93,7 @@ static void write_group(explainer *e, uint32_t index) {
   lw__json_key_array_begin(&e->json, "outputs");
   for (uint32_t i = 0; i < group->outputs.count; i++) write_value_name(e, group->outputs.data[i]);
   lw__json_array_end(&e->json);
+  lw__json_key_str(&e->json, "schedule", e->model->compiled.lowered[index].schedule);
   lw__json_key_uint(&e->json, "launches", sums.launches);
   lw__json_key_num(&e->json, "bytes", sums.bytes);
   lw__json_key_num(&e->json, "predicted_us", sums.predicted_us);
@@ -154,6 +155,19 @@ static void write_totals(explainer *e) {
   lw__json_object_end(&e->json);
 }
 
+/* Why something tempting was left alone, and warnings. */
+static void write_notes(explainer *e) {
+  lw__json_key_array_begin(&e->json, "notes");
+  for (uint32_t i = 0; i < e->model->diag.messages.count; i++) {
+    const lw_message *m = &e->model->diag.messages.data[i];
+    lw__json_object_begin(&e->json);
+    lw__json_key_str(&e->json, "where", m->where);
+    lw__json_key_str(&e->json, "text", m->text);
+    lw__json_object_end(&e->json);
+  }
+  lw__json_array_end(&e->json);
+}
+
 static void write_report(explainer *e) {
   const lw_compiled *c = &e->model->compiled;
   lw__json_object_begin(&e->json);
@@ -173,6 +187,7 @@ static void write_report(explainer *e) {
   for (uint32_t i = 0; i < c->plan.kernels.count; i++) write_kernel(e, &c->plan.kernels.data[i]);
   lw__json_array_end(&e->json);
   write_totals(e);
+  write_notes(e);
   lw__json_key_uint(&e->json, "kernels_built", c->kernels_built);
   lw__json_key_uint(&e->json, "kernels_cached", c->kernels_cached);
   lw__json_object_end(&e->json);

@@ -44,7 +44,4 @@ lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, 
                       lw_diag *diag, lw_compiled *out) LW_MUST_CHECK;
 void lw__compiled_deinit(lw_compiled *compiled);
 
-/* What was fused, what was not and why, as JSON (schema in docs/explain.md). */
-void lw__compiled_explain_json(const lw_compiled *compiled, lw_text *out);
-
 #endif
