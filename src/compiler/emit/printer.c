@@ -88,17 +88,14 @@ void lw__printer_place(lw_printer *p, const lw_kinstr *in, uint32_t more) {
 
 void lw__printer_to_memory(lw_printer *p, lw_dtype dtype, lw_kval value) {
   bool narrow = lw__kdtype_is_narrow(dtype);
+  if (narrow && lw__printer_read_type(p->kernel, lw__printer_instr(p, value)) == dtype &&
+      (p->uses[value] & LW_USE_BITS) != 0) {
+    lw__text_add(p->out, "r%u", p->number[value]);
+    return;
+  }
   if (narrow) lw__text_add(p->out, "lw_f32_to_%s(", lw_dtype_name(dtype));
   lw__printer_value(p, value);
   if (narrow) lw__text_add(p->out, ")");
-}
-
-/* What stands before and after an element read from memory to make a value of it. */
-static const char *print_from_memory(lw_printer *p, lw_dtype dtype) {
-  if (dtype == LW_DTYPE_BOOL) return " != 0";
-  if (!lw__kdtype_is_narrow(dtype)) return "";
-  lw__text_add(p->out, "lw_%s_to_f32(", lw_dtype_name(dtype));
-  return ")";
 }
 
 bool lw__printer_is_multiple(const lw_printer *p, lw_kval v, uint32_t m) {
@@ -166,28 +163,36 @@ static void print_fn(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   }
 }
 
-static void print_load(lw_printer *p, const lw_kinstr *in) {
-  if (in->c != LW_NONE) {
+/* The element as it is in memory. */
+static void print_element(lw_printer *p, const lw_kinstr *in) {
+  if (in->op == LW_K_LGET) {
+    p->target->local_get(p, in);
+    return;
+  }
+  lw__text_add(p->out, "%c%u[", in->op == LW_K_LOAD ? 'b' : 'h', in->object);
+  if (in->op == LW_K_LOAD)
+    lw__printer_place(p, in, 0);
+  else
+    lw__printer_value(p, in->b);
+  lw__text_add(p->out, "]");
+}
+
+static void print_read(lw_printer *p, uint32_t id, const lw_kinstr *in, bool as_value) {
+  lw_dtype dtype = lw__printer_read_type(p->kernel, in);
+  bool convert = as_value && lw__kdtype_is_narrow(dtype),
+       have_bits = as_value && (p->uses[id] & LW_USE_BITS) != 0;
+  bool guarded = in->op == LW_K_LOAD && in->c != LW_NONE && !have_bits;
+  if (guarded) {
     lw__printer_value(p, in->c);
     lw__text_add(p->out, " ? ");
   }
-  const char *after = print_from_memory(p, p->kernel->buffers.data[in->object].dtype);
-  lw__text_add(p->out, "b%u[", in->object);
-  lw__printer_place(p, in, 0);
-  lw__text_add(p->out, "]%s%s", after, in->c != LW_NONE ? " : 0" : "");
-}
-
-static void print_local_get(lw_printer *p, const lw_kinstr *in) {
-  const char *after = print_from_memory(p, p->kernel->locals.data[in->object].dtype);
-  p->target->local_get(p, in);
-  lw__text_add(p->out, "%s", after);
-}
-
-static void print_shared_get(lw_printer *p, const lw_kinstr *in) {
-  const char *after = print_from_memory(p, p->kernel->shared.data[in->object].dtype);
-  lw__text_add(p->out, "h%u[", in->object);
-  lw__printer_value(p, in->b);
-  lw__text_add(p->out, "]%s", after);
+  if (convert) lw__text_add(p->out, "lw_%s_to_f32(", lw_dtype_name(dtype));
+  if (have_bits)
+    lw__text_add(p->out, "r%u", p->number[id]);
+  else
+    print_element(p, in);
+  lw__text_add(p->out, "%s%s%s", convert ? ")" : "", dtype == LW_DTYPE_BOOL ? " != 0" : "",
+               guarded ? " : 0" : "");
 }
 
 /* The right side of the definition of a value. */
@@ -210,9 +215,9 @@ static void print_expression(lw_printer *p, uint32_t id, const lw_kinstr *in) {
       lw__printer_to_memory(p, (lw_dtype)in->mem_dtype, in->a);
       lw__text_add(p->out, ")");
       break;
-    case LW_K_LOAD: print_load(p, in); break;
-    case LW_K_SGET: print_shared_get(p, in); break;
-    case LW_K_LGET: print_local_get(p, in); break;
+    case LW_K_LOAD:
+    case LW_K_SGET:
+    case LW_K_LGET: print_read(p, id, in, true); break;
     case LW_K_REDUCE: p->target->reduce(p, in, p->leads[id] != 0); break;
     default: break;
   }
@@ -322,6 +327,14 @@ static void print_instr(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   p->uniform[id] = print_is_uniform(p, in);
   if (print_has_own_name(in)) return;
   p->number[id] = p->count++;
+  if ((p->uses[id] & LW_USE_BITS) != 0) {
+    const char *type = p->target->memory_types[lw__printer_read_type(p->kernel, in)];
+    lw__printer_line(p);
+    lw__text_add(p->out, "const %s r%u = ", type, p->number[id]);
+    print_read(p, id, in, false);
+    lw__text_add(p->out, ";\n");
+    if ((p->uses[id] & LW_USE_VALUE) == 0) return;
+  }
   lw__printer_line(p);
   bool unused = in->op == LW_K_REDUCE; /* it may stand for its barrier alone */
   lw__text_add(p->out, "const %s v%u%s = ", print_type(p, id, in), p->number[id],
@@ -342,16 +355,18 @@ static lw_status print_kernel(const lw_printer_target *target, const lw_kernel *
   lw_printer p = {.target = target, .kernel = kernel, .out = out, .indent = 1};
   size_t count = (size_t)kernel->instrs.count + 1;
   void *memory = NULL;
-  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 4)));
-  memset(memory, 0, count * (sizeof *p.number + 4));
+  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 5)));
+  memset(memory, 0, count * (sizeof *p.number + 5));
   p.number = memory;
   p.live = (uint8_t *)(p.number + count);
   p.plain = p.live + count;
   p.uniform = p.plain + count;
   p.leads = p.uniform + count;
+  p.uses = p.leads + count;
   lw__kernel_live(kernel, p.live);
   lw__kernel_plain(kernel, p.live, p.plain);
   lw__kernel_leads(kernel, p.leads);
+  lw__printer_find_uses(kernel, p.live, p.uses);
   target->begin(&p, name);
   print_region(&p, 0);
   target->end(&p);

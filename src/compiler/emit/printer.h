@@ -31,12 +31,20 @@ struct lw_printer {
   const lw_kernel *kernel;
   lw_text *out;
   uint8_t *live, *plain, *leads; /* see kernel/walk.h */
+  uint8_t *uses;                 /* per instruction: LW_USE_* */
   uint8_t *uniform;              /* per instruction: all threads of the block have the same value */
   uint32_t *number;              /* per instruction: its id in the text */
   uint32_t count;
   unsigned indent;
   unsigned divergent; /* how many of the regions around are not run by all threads alike */
 };
+
+/* How the value of an instruction is used. Of narrow floats that are stored in the type they were
+ * read in only the bits are. */
+enum { LW_USE_VALUE = 1, LW_USE_BITS = 2 };
+void lw__printer_find_uses(const lw_kernel *kernel, const uint8_t *live, uint8_t *uses);
+/* Element type of what LOAD, SGET and LGET read; LW_DTYPE_NONE for other instructions. */
+lw_dtype lw__printer_read_type(const lw_kernel *kernel, const lw_kinstr *in);
 
 lw_status lw__printer_run(const lw_printer_target *target, const lw_kernel *const *kernels,
                           const char *const *names, uint32_t count, lw_text *out) LW_MUST_CHECK;

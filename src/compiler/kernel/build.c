@@ -399,6 +399,17 @@ lw_kval lw__kb_cast(lw_kbuilder *kb, lw_kval a, lw_dtype to) {
   return kb_pure(kb, &in, 0);
 }
 
+/* Whether the value of |in| is one of |narrow| already. */
+static bool kb_is_rounded(const lw_kbuilder *kb, const lw_kinstr *in, lw_dtype narrow) {
+  switch ((lw_kop)in->op) {
+    case LW_K_ROUND: return in->mem_dtype == narrow;
+    case LW_K_LOAD: return kb->kernel->buffers.data[in->object].dtype == narrow;
+    case LW_K_SGET: return kb->kernel->shared.data[in->object].dtype == narrow;
+    case LW_K_LGET: return kb->kernel->locals.data[in->object].dtype == narrow;
+    default: return false;
+  }
+}
+
 lw_kval lw__kb_round(lw_kbuilder *kb, lw_kval a, lw_dtype narrow) {
   if (!kb_check(kb, lw__kb_type(kb, a) == LW_DTYPE_F32, "rounding of what is not f32"))
     return LW_NONE;
@@ -409,7 +420,7 @@ lw_kval lw__kb_round(lw_kbuilder *kb, lw_kval a, lw_dtype narrow) {
   if (lw__kb_is_const(kb, a, &x))
     return lw__kb_const_f(kb, LW_DTYPE_F32, lw__round_to(narrow, x.f));
   const lw_kinstr *operand = kb_instr(kb, a);
-  if (operand->op == LW_K_ROUND && operand->mem_dtype == narrow) return a;
+  if (kb_is_rounded(kb, operand, narrow)) return a;
   lw_kinstr in = kb_blank(LW_K_ROUND, LW_DTYPE_F32);
   in.a = a;
   in.mem_dtype = (uint8_t)narrow;
