@@ -9,7 +9,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-  lw_import_limits limits = {.nodes = 3000, .table_elements = 4096};
+  lw_import_limits limits = {.nodes = 3000, .table_elements = 1 << 16};
   lw_diag diag = {0};
   lw_graph graph;
   if (lw__onnx_import_bytes(data, size, "fuzz", NULL, &limits, &diag, &graph) == LW_OK) {

@@ -219,10 +219,11 @@ static void call_unknown(lw_call *c, uint32_t i, bool symbolic) {
 void *lw__b_alloc(lw_call *c, int64_t count, size_t size) {
   void *data = NULL;
   if (c->status != LW_OK) return NULL;
-  if (count < 0 || count > c->im->limits.table_elements) {
+  if (count < 0 || count > c->im->limits.table_elements - c->im->table_elements) {
     lw__call_unsupported(c, "a table of %lld elements", (long long)count);
     return NULL;
   }
+  c->im->table_elements += count;
   return lw__call_keep(c, lw__arena_alloc(&c->im->arena, (size_t)count, size, &data)) ? data : NULL;
 }
 

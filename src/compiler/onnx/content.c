@@ -416,6 +416,7 @@ static bool content_possible(const lw_contents *contents, const lw_node *node,
   const lw_graph *graph = contents->graph;
   int64_t count = lw__shape_numel(shape);
   if (count < 0 || count > LW_CONTENT_MAX) return false;
+  if (count > LW_CONTENT_TOTAL_MAX - contents->total) return false;
   switch (node->op) {
     case LW_OP_IOTA:
     case LW_OP_MAP:
@@ -448,6 +449,7 @@ lw_status lw__contents_update(lw_contents *contents) {
     const lw_value *result = lw__value(graph, node->result);
     if (!content_possible(contents, node, &result->shape)) continue;
     lw_content_job job = {contents, node, result, NULL, lw__shape_numel(&result->shape)};
+    contents->total += job.count;
     LW_TRY(lw__arena_alloc(contents->arena, (size_t)job.count, sizeof *job.out, &job.out));
     LW_TRY(content_evaluate(&job));
     contents->of_value.data[node->result] = job.out;

@@ -9,6 +9,9 @@
 
 /* Values with more elements are not followed (constants of any size can be read). */
 #define LW_CONTENT_MAX 256
+/* Elements that are followed in all; models that compute more than that on the side are not real
+ * ones. */
+#define LW_CONTENT_TOTAL_MAX 8000000
 
 typedef enum lw_content_kind {
   LW_CONTENT_NUMBER, /* |value|, in the value's type: floats in .f, others in .i */
@@ -27,6 +30,7 @@ typedef struct lw_contents {
   lw_arena *arena;
   LW_VEC(lw_content_elem *) of_value; /* by value id; NULL: nothing is known */
   uint32_t nodes_done;
+  int64_t total; /* elements followed so far */
 } lw_contents;
 void lw__contents_deinit(lw_contents *contents);
 

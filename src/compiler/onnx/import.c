@@ -7,7 +7,7 @@
 #include "compiler/onnx/import_internal.h"
 
 const lw_import_limits lw__import_default_limits = {.nodes = 4000000,
-                                                    .table_elements = INT64_C(1) << 26};
+                                                    .table_elements = INT64_C(1) << 24};
 
 /* Newest version of the default operator set whose operators were looked at. */
 #define IMPORT_OPSET_KNOWN 27

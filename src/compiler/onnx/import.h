@@ -26,8 +26,7 @@ lw_status lw__onnx_import(const char *path, const lw_import_options *options, lw
 /* Bounds on what a model may unfold into, whatever its size. */
 typedef struct lw_import_limits {
   uint32_t nodes;         /* graph nodes */
-  int64_t table_elements; /* elements of a table that the importer makes (indices and weights of
-                             Resize ...) */
+  int64_t table_elements; /* elements of all tables that the importer makes (for Resize ...) */
 } lw_import_limits;
 extern const lw_import_limits lw__import_default_limits;
 /* The same from memory; |bytes| must outlive the graph. External data are refused. |limits| may be

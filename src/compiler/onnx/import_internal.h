@@ -69,6 +69,7 @@ struct lw_import {
   lw_scope *scope;
   const lw_frame *frame;
   uint32_t depth;
+  int64_t table_elements; /* made so far */
   uint64_t nodes_read; /* ONNX nodes, inlined ones included */
   lw_text where;
 };
