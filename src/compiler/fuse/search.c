@@ -226,6 +226,7 @@ static lw_heap_item heap_pop(lw_search *s) {
 static lw_status consider(lw_search *s, uint32_t pair) {
   lw_pair *p = &s->pairs.data[pair];
   if (s->group_of[p->producer] == s->group_of[p->consumer]) return LW_OK;
+  if (s->off && !p->forced) return p->reason = "fusion is off", LW_OK;
   LW_TRY(judge(s, p));
   return p->gain > 0 ? heap_push(s, pair) : LW_OK;
 }
@@ -329,13 +330,8 @@ lw_status lw__search_run(lw_search *s, const lw_fuse_options *options) {
   LW_TRY(init_groups(s));
   LW_TRY(collect_pairs(s));
   LW_TRY(init_edges(s, options));
-  for (uint32_t i = 0; i < s->pairs.count; i++) {
-    if (options->off && !s->pairs.data[i].forced) {
-      s->pairs.data[i].reason = "fusion is off";
-      continue;
-    }
-    LW_TRY(consider(s, i));
-  }
+  s->off = options->off;
+  for (uint32_t i = 0; i < s->pairs.count; i++) LW_TRY(consider(s, i));
   while (s->heap.count) LW_TRY(take_best(s));
   return LW_OK;
 }

@@ -53,6 +53,7 @@ typedef struct lw_search {
   uint32_t visit;
   uint32_t clock;          /* number of merges */
   bool has_forbidden;
+  bool off;                /* forced pairs alone */
 } lw_search;
 
 lw_status lw__search_run(lw_search *search, const lw_fuse_options *options) LW_MUST_CHECK;
