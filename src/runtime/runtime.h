@@ -55,7 +55,8 @@ lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *
 lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes,
                              bool on_device) LW_MUST_CHECK;
 
-/* Runs and waits. */
+/* Runs and waits. On CUDA with memory on the device, the run begins after what the legacy default
+ * stream holds; work in other streams that touches bound memory must have finished. */
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
 /* Puts a run into the caller's CUDA stream (CUstream; NULL: the legacy default stream) without
  * waiting; all bindings must be on the device. CPU and null devices run synchronously. Works inside

@@ -105,6 +105,7 @@ struct lw_cu_stream_object {
 };
 struct lw_cu_event_object {
   int alive, recorded, done;
+  lw_cu_stream stream; /* of the last record */
 };
 struct lw_cu_module_object {
   int alive;
@@ -156,7 +157,7 @@ static const char *const function_names[2] = {"lw_map_scale", "lw_map_add"};
 
 /* ---- streams ---- */
 
-typedef enum op_kind { OP_COPY, OP_FILL, OP_LAUNCH, OP_EVENT } op_kind;
+typedef enum op_kind { OP_COPY, OP_FILL, OP_LAUNCH, OP_EVENT, OP_WAIT } op_kind;
 typedef struct op {
   struct op *next;
   op_kind kind;
@@ -170,6 +171,7 @@ typedef struct op {
   unsigned int block, shared_bytes;
   uint64_t *parameters;
   lw_cu_event event;
+  lw_cu_stream other; /* OP_WAIT: the stream whose event is waited for */
 } op;
 static op *first_op;
 
@@ -228,10 +230,15 @@ static void drain(lw_cu_stream stream, bool every, bool execute) {
       at = &o->next;
       continue;
     }
-    if (execute) run(o);
+    if (o->kind != OP_WAIT && execute) run(o);
     *at = o->next;
+    bool waits = o->kind == OP_WAIT && execute && o->other != o->stream;
+    lw_cu_stream other = o->other;
     free(o->parameters);
     free(o);
+    if (!waits) continue;
+    drain(other, false, true);
+    at = &first_op; /* the list is another one now */
   }
 }
 
@@ -589,6 +596,16 @@ int cuStreamSynchronize(lw_cu_stream stream) {
   return 0;
 }
 
+int cuStreamWaitEvent(lw_cu_stream stream, lw_cu_event event, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT("cuStreamWaitEvent");
+  NOT_IN_CAPTURE("cuStreamWaitEvent");
+  if (!good_stream("cuStreamWaitEvent", stream) || !event->recorded || flags != 0)
+    return INVALID_HANDLE;
+  put((op){.kind = OP_WAIT, .stream = stream, .other = event->stream});
+  return 0;
+}
+
 int cuEventCreate(lw_cu_event *event, unsigned int flags) {
   CALL();
   NEEDS_CONTEXT("cuEventCreate");
@@ -614,6 +631,7 @@ int cuEventRecord(lw_cu_event event, lw_cu_stream stream) {
   if (!good_stream("cuEventRecord", stream) || event->alive != 1) return INVALID_HANDLE;
   event->recorded = 1;
   event->done = 0;
+  event->stream = stream;
   put((op){.kind = OP_EVENT, .stream = stream, .event = event});
   return 0;
 }

@@ -131,6 +131,8 @@ enum {
   X(stream_create, cuStreamCreate, (lw_cu_stream * stream, unsigned int flags))                   \
   X(stream_destroy, cuStreamDestroy_v2, (lw_cu_stream stream))                                    \
   X(stream_wait, cuStreamSynchronize, (lw_cu_stream stream))                                      \
+  X(stream_wait_event, cuStreamWaitEvent,                                                         \
+    (lw_cu_stream stream, lw_cu_event event, unsigned int flags))                                 \
   X(event_create, cuEventCreate, (lw_cu_event * event, unsigned int flags))                       \
   X(event_destroy, cuEventDestroy_v2, (lw_cu_event event))                                        \
   X(event_record, cuEventRecord, (lw_cu_event event, lw_cu_stream stream))                        \

@@ -127,11 +127,35 @@ static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool own, 
   return run_stage_outputs(context, stream, diag);
 }
 
+static bool run_uses_device_memory(const lw_rt_context *context) {
+  const lw_rt_program *program = context->program;
+  for (uint32_t i = 0; i < program->input_count; i++) {
+    if (context->inputs[i].on_device) return true;
+  }
+  for (uint32_t i = 0; i < program->output_count; i++) {
+    if (context->outputs[i].on_device) return true;
+  }
+  return false;
+}
+
+/* Bound device memory may still be written or read by what the caller put into the default stream,
+ * where frameworks put everything by default. */
+static lw_status run_after_default_stream(lw_rt_context *context, lw_diag *diag) {
+  const cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  LW_TRY(
+      lw__cu_check(gpu, gpu->driver.event_record(state->start, NULL), "cuEventRecord", NULL, diag));
+  return lw__cu_check(gpu, gpu->driver.stream_wait_event(state->stream, state->start, 0),
+                      "cuStreamWaitEvent", NULL, diag);
+}
+
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
   cu_context *state = context->state;
   lw_cu_gpu *gpu = context->program->device->state;
   LW_TRY(lw__cu_enter(gpu, diag));
-  lw_status status = run_put(context, state->stream, true, diag);
+  lw_status status = LW_OK;
+  if (run_uses_device_memory(context)) status = run_after_default_stream(context, diag);
+  if (status == LW_OK) status = run_put(context, state->stream, true, diag);
   /* Also after an error: copies that were begun must not touch the caller's memory later. */
   lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(state->stream), "the run", NULL,
                                   status == LW_OK ? diag : NULL);

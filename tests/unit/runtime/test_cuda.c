@@ -481,6 +481,38 @@ static void test_graph_edits(void **state) {
   assert_nothing_left();
 }
 
+/* A run that reads what another one, put into the default stream and not waited for, writes. */
+static void test_default_stream_comes_first(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT];
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  lw_rt_context *second;
+  assert_int_equal(lw__rt_context_create(s.program, NULL, &second), LW_OK);
+  void *memory;
+  assert_int_equal(lw__rt_alloc(s.device, 5 * BYTES, &memory), LW_OK);
+  char *at = memory;
+  assert_int_equal(lw__rt_upload(s.device, at, x, BYTES), LW_OK);
+  assert_int_equal(lw__rt_bind_input(s.context, 0, at, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(s.context, 0, at + BYTES, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(s.context, 1, at + 2 * BYTES, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_input(second, 0, at + BYTES, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(second, 0, at + 3 * BYTES, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(second, 1, at + 4 * BYTES, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_enqueue(s.context, NULL, NULL), LW_OK);
+  assert_int_equal(lw__rt_run(second, NULL), LW_OK);
+  assert_int_equal(lw__rt_download(s.device, out, at + 3 * BYTES, BYTES), LW_OK);
+  for (int i = 0; i < COUNT; i++) {
+    float middle = x[i] * 3 + 1 + 2 * (float)i;
+    assert_true(out[i] == middle * 3 + 1 + 2 * (float)i);
+  }
+  lw__rt_free(s.device, memory);
+  lw__rt_context_destroy(second);
+  close_session(&s);
+  assert_nothing_left();
+}
+
 static void test_without_memory(void **state) {
   (void)state;
   static float x[COUNT], out[COUNT], copy[COUNT];
@@ -509,10 +541,18 @@ static void test_without_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      CASE(test_device),           CASE(test_no_device),      CASE(test_host_bindings),
-      CASE(test_device_bindings),  CASE(test_bad_plans),      CASE(test_newer_minor),
-      CASE(test_every_call_fails), CASE(test_lost_device),    CASE(test_messages_name_the_step),
-      CASE(test_graph_edits),      CASE(test_without_memory),
+      CASE(test_device),
+      CASE(test_no_device),
+      CASE(test_host_bindings),
+      CASE(test_device_bindings),
+      CASE(test_bad_plans),
+      CASE(test_newer_minor),
+      CASE(test_every_call_fails),
+      CASE(test_lost_device),
+      CASE(test_messages_name_the_step),
+      CASE(test_graph_edits),
+      CASE(test_default_stream_comes_first),
+      CASE(test_without_memory),
   };
   int failed = 0;
   for (int way = 0; way < 2; way++) {
