@@ -40,6 +40,7 @@ static const char c_top[] =
     "#include <stdint.h>\n"
     "#define LW_PRAGMA(x) _Pragma(#x)\n"
     "#if defined(__clang__)\n"
+    "#pragma clang diagnostic ignored \"-Wpass-failed\"\n"
     "#define LW_UNROLL(n) LW_PRAGMA(clang loop unroll(full))\n"
     "#define LW_VECTOR LW_PRAGMA(clang loop vectorize(assume_safety))\n"
     "#else\n"

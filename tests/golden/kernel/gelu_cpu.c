@@ -2,6 +2,7 @@
 #include <stdint.h>
 #define LW_PRAGMA(x) _Pragma(#x)
 #if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define LW_UNROLL(n) LW_PRAGMA(clang loop unroll(full))
 #define LW_VECTOR LW_PRAGMA(clang loop vectorize(assume_safety))
 #else
