@@ -421,8 +421,7 @@ static void test_narrow_types(void **state) {
   for (size_t n = 0; n < LW_ARRAY_COUNT(fn_narrow_types); n++) check_narrow(fn_narrow_types[n]);
 }
 
-/* ---- vectors
- * -----------------------------------------------------------------------------------------*/
+/* ---- vectors ----------------------------------------------------------------------------------*/
 
 /* Sums of 16 columns: the accumulators must stay in vector registers. */
 static void add_sum16(fn_set *set) {
