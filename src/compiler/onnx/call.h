@@ -11,6 +11,9 @@ typedef struct lw_import lw_import;
 typedef struct lw_call lw_call;
 typedef void (*lw_operator_fn)(lw_call *c);
 
+/* lw_operator.arg of rows that may get sequences of tensors as inputs. */
+#define LW_TAKES_SEQUENCES 1000
+
 /* A row of operators.def. */
 typedef struct lw_operator {
   const char *name, *domain;

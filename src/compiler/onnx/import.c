@@ -268,6 +268,15 @@ static void import_check_attrs(lw_call *c) {
   }
 }
 
+/* A stand-in for a sequence must not be computed with. */
+static void import_check_sequences(lw_call *c) {
+  if (c->im->sequences.count == 0 || c->op->arg == LW_TAKES_SEQUENCES) return;
+  for (uint32_t i = 0; i < c->in_count; i++) {
+    if (c->in[i] == LW_NONE || lw__import_sequence(c->im, c->in[i]) == NULL) continue;
+    lw__call_invalid(c, "its input %u is a sequence", i);
+  }
+}
+
 static void import_check_counts(lw_call *c) {
   const lw_operator *op = c->op;
   uint32_t given = c->proto->inputs.count;
@@ -297,6 +306,7 @@ static lw_status import_operator(lw_import *im, const lw_import_node *node, cons
   LW_TRY(lw__arena_alloc(&im->arena, c.out_count, sizeof *c.out, &c.out));
   for (uint32_t i = 0; i < c.out_count; i++) c.out[i] = LW_NONE;
   import_check_counts(&c);
+  import_check_sequences(&c);
   if (c.status == LW_OK) op->fn(&c);
   if (c.status == LW_OK) import_check_attrs(&c);
   if (c.status == LW_STATUS_UNSUPPORTED) return import_poison_outputs(im, node->proto);
@@ -412,6 +422,9 @@ static lw_status import_output(lw_import *im, const lw_proto_value_info *info) {
   }
   LW_TRY(lw__import_force(im, binding));
   if (binding->kind != LW_BINDING_VALUE) return LW_OK; /* reported as unsupported */
+  if (lw__import_sequence(im, binding->value) != NULL) {
+    return lw__import_finding(im, lw__str_of("(output)"), (lw_str){0}, 0, info->name, "a sequence");
+  }
   const lw_value *value = lw__value(im->graph, binding->value);
   lw_dtype declared = lw__tensor_dtype(info->elem_type);
   if (info->has_type && declared != LW_DTYPE_NONE && declared != value->dtype) {
@@ -513,6 +526,7 @@ void lw__import_deinit(lw_import *im) {
   lw_vec_free(&im->symbols);
   lw_vec_free(&im->findings);
   lw_vec_free(&im->placeholders);
+  lw_vec_free(&im->sequences);
   lw__map_deinit(&im->functions);
   lw__text_deinit(&im->where);
   lw__arena_deinit(&im->arena);

@@ -51,6 +51,14 @@ typedef struct lw_import_finding {
   uint32_t count;
 } lw_import_finding;
 
+/* A sequence of tensors: what its stand-in, a constant that nothing may compute with, stands for.
+ */
+typedef struct lw_import_sequence {
+  lw_value_id stand_in;
+  lw_value_id *items;
+  uint32_t count;
+} lw_import_sequence;
+
 struct lw_import {
   lw_graph *graph;
   lw_diag *diag;
@@ -64,6 +72,7 @@ struct lw_import {
   LW_VEC(lw_binding) bindings;
   LW_VEC(lw_import_symbol) symbols;
   LW_VEC(lw_import_finding) findings;
+  LW_VEC(lw_import_sequence) sequences;
   LW_VEC(lw_value_id) placeholders; /* constants whose elements are symbols */
   lw_map functions;                 /* name -> index of the first function of that name */
   lw_scope *scope;
@@ -115,6 +124,9 @@ lw_status lw__import_function(lw_import *im, const lw_import_node *node,
                               const lw_proto_function *function) LW_MUST_CHECK;
 /* Nodes of |nodes| in the current scope. */
 lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) LW_MUST_CHECK;
+
+/* The sequence that |value| stands for; NULL for tensors. */
+const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id value);
 
 /* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------*/
 lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;

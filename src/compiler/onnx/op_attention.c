@@ -190,3 +190,114 @@ void lw__op_rotary_embedding(lw_call *c) {
   lw_value_id y = lw__b_cast(c, turned, lw__b_dtype(c, x));
   lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? attention_join_heads(c, y) : y);
 }
+
+/* ---- state space ----------------------------------------------------------------------------*/
+
+/* A depthwise convolution that sees the past alone, and the last values for the next call. */
+void lw__op_causal_conv_with_state(lw_call *c) {
+  static const char *const activations[] = {"none", "silu", "swish", NULL};
+  lw_value_id x = lw__call_in(c, 0), w = lw__call_in(c, 1), bias = lw__call_in(c, 2);
+  lw_value_id past = lw__call_in(c, 3), y = LW_NONE;
+  bool silu = lw__call_choice(c, "activation", activations) != 0;
+  lw_shape shape = lw__b_shape(c, x), kernel = lw__b_shape(c, w);
+  if (shape.rank != 3 || kernel.rank != 3) lw__call_invalid(c, "its operands need 3 dimensions");
+  if (!lw__call_ok(c)) return;
+  int64_t channels = lw__call_static(c, shape.dim[1]), taps = lw__call_static(c, kernel.dim[2]);
+  if (taps < 1 || channels < 1) lw__call_invalid(c, "an empty kernel");
+  if (!lw__call_ok(c)) return;
+  if (past != LW_NONE) {
+    x = lw__b_concat(c, (lw_value_id[]){past, x}, 2, 2);
+  } else {
+    x = lw__b_pad(c, x, (int64_t[]){0, 0, taps - 1}, (int64_t[]){0, 0, 0}, (lw_scalar){.i = 0});
+  }
+  lw_conv_attr attr = {.spatial = 1, .stride = {1}, .dilation = {1}, .group = channels};
+  if (lw__call_ok(c)) (void)lw__call_graph(c, lw__graph_conv(c->graph, x, w, &attr, &y));
+  if (bias != LW_NONE) y = lw__b_add(c, y, lw__b_along(c, bias, 1, 3));
+  if (silu) {
+    lw_value_id wide = lw__b_up(c, y);
+    wide = lw__op_apply_activation(c, LW_ACT_SWISH, wide, 1, 0);
+    y = lw__b_cast(c, wide, lw__b_dtype(c, y));
+  }
+  lw__call_out(c, 0, y);
+  if (!lw__call_wants(c, 1)) return;
+  int64_t length = lw__call_static(c, lw__b_dim(c, x, 2));
+  lw__call_out(c, 1, lw__b_slice(c, x, 2, length - (taps - 1), 1, taps - 1));
+}
+
+typedef enum lw_linear_rule {
+  RULE_GATED_DELTA,
+  RULE_LINEAR,
+  RULE_GATED,
+  RULE_DELTA
+} lw_linear_rule;
+
+/* [B, T, H*D] at time |t| as [B, H, D]; when there is one entry per head (or one for all), [B, H,
+ * 1]. */
+static lw_value_id linear_step(lw_call *c, lw_value_id x, int64_t t, int64_t heads) {
+  lw_shape s = lw__b_shape(c, x);
+  int64_t width = s.rank == 3 ? lw__call_static(c, s.dim[2]) : 0;
+  if (width != 1 && (width < 1 || width % heads != 0)) lw__call_invalid(c, "heads do not fit");
+  if (!lw__call_ok(c)) return LW_NONE;
+  lw_shape apart = {3, {s.dim[0], width == 1 ? 1 : heads, width == 1 ? 1 : width / heads}};
+  return lw__b_up(c, lw__b_reshape(c, lw__b_slice(c, x, 1, t, 1, 1), &apart));
+}
+
+/* The state after one step: old * exp(decay) + key (outer) (value, less what the state says, times
+ * beta). */
+static lw_value_id linear_update(lw_call *c, lw_linear_rule rule, lw_value_id state, lw_value_id k,
+                                 lw_value_id v, lw_value_id decay, lw_value_id beta) {
+  if (rule == RULE_GATED || rule == RULE_GATED_DELTA) {
+    state = lw__b_mul(c, state, lw__b_unsqueeze(c, lw__b_map1(c, LW_FN_EXP, decay), 3));
+  }
+  if (rule == RULE_DELTA || rule == RULE_GATED_DELTA) {
+    lw_value_id row = lw__b_unsqueeze(c, k, 2); /* [B, H, 1, dk] */
+    v = lw__b_mul(c, lw__b_sub(c, v, lw__b_squeeze(c, lw__b_matmul(c, row, state), 2)), beta);
+  }
+  return lw__b_add(c, state, lw__b_mul(c, lw__b_unsqueeze(c, k, 3), lw__b_unsqueeze(c, v, 2)));
+}
+
+void lw__op_linear_attention(lw_call *c) {
+  static const char *const rules[] = {"gated_delta", "linear", "gated", "delta", NULL};
+  lw_value_id q = lw__call_in(c, 0), k = lw__call_in(c, 1), v = lw__call_in(c, 2),
+              state = lw__call_in(c, 3);
+  lw_linear_rule rule = (lw_linear_rule)lw__call_choice(c, "update_rule", rules);
+  int64_t q_heads = lw__call_int(c, "q_num_heads", 0), heads = lw__call_int(c, "kv_num_heads", 0);
+  double scale = lw__call_float(c, "scale", 0);
+  lw__call_ignore(c, "chunk_size");
+  bool gated = rule == RULE_GATED || rule == RULE_GATED_DELTA,
+       delta = rule == RULE_DELTA || rule == RULE_GATED_DELTA;
+  if (heads < 1 || q_heads < heads || q_heads % heads != 0)
+    lw__call_invalid(c, "%lld query heads for %lld", (long long)q_heads, (long long)heads);
+  if ((gated && !lw__call_has(c, 4)) || (delta && !lw__call_has(c, 5)))
+    lw__call_invalid(c, "its rule needs another input");
+  if (lw__b_rank(c, q) != 3 || lw__b_rank(c, k) != 3 || lw__b_rank(c, v) != 3)
+    lw__call_invalid(c, "its inputs need 3 dimensions");
+  if (!lw__call_ok(c)) return;
+  int64_t steps = lw__call_static(c, lw__b_dim(c, q, 1)),
+          width = lw__call_static(c, lw__b_dim(c, q, 2)) / q_heads;
+  int64_t value_width = lw__call_static(c, lw__b_dim(c, v, 2)) / heads;
+  if (steps > 4096) lw__call_unsupported(c, "%lld steps", (long long)steps);
+  if (scale == 0) scale = 1 / sqrt((double)lw__max_i64(width, 1));
+  lw_value_id *parts = lw__b_alloc(c, steps, sizeof *parts);
+  if (parts == NULL) return;
+  lw_dtype dtype = lw__b_dtype(c, q), state_type = state == LW_NONE ? dtype : lw__b_dtype(c, state);
+  lw_shape zeros = {4, {lw__b_dim(c, q, 0), heads, width, value_width}},
+           flat = {3, {zeros.dim[0], 1, q_heads * value_width}};
+  lw_dtype compute = dtype == LW_DTYPE_F64 ? LW_DTYPE_F64 : LW_DTYPE_F32;
+  state = state == LW_NONE ? lw__b_broadcast(c, lw__b_scalar(c, compute, 0), &zeros)
+                           : lw__b_up(c, state);
+  for (int64_t t = 0; t < steps && lw__call_ok(c); t++) {
+    lw_value_id decay = gated ? linear_step(c, lw__call_in(c, 4), t, heads) : LW_NONE;
+    lw_value_id beta = delta ? linear_step(c, lw__call_in(c, 5), t, heads) : LW_NONE;
+    state = linear_update(c, rule, state, linear_step(c, k, t, heads), linear_step(c, v, t, heads),
+                          decay, beta);
+    lw_value_id query = lw__b_unsqueeze(c, lw__b_muls(c, linear_step(c, q, t, q_heads), scale), 2);
+    lw_value_id y = lw__b_matmul(c, query, attention_repeat_heads(c, state, q_heads / heads));
+    parts[t] = lw__b_reshape(c, y, &flat);
+  }
+  if (steps > 0)
+    lw__call_out(c, 0, lw__b_cast(c, lw__b_concat(c, parts, (uint32_t)steps, 1), dtype));
+  else
+    lw__call_unsupported(c, "no steps");
+  if (lw__call_wants(c, 1)) lw__call_out(c, 1, lw__b_cast(c, state, state_type));
+}

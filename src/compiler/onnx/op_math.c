@@ -156,6 +156,20 @@ void lw__op_cast_like(lw_call *c) {
   lw__call_out(c, 0, math_cast(c, lw__call_in(c, 0), lw__b_dtype(c, lw__call_in(c, 1))));
 }
 
+/* Between integers of one width the cast keeps the bits. */
+void lw__op_bit_cast(lw_call *c) {
+  lw_value_id x = lw__call_in(c, 0);
+  int64_t to = lw__call_int(c, "to", 0);
+  lw_dtype from = lw__b_dtype(c, x);
+  lw_dtype dtype = to > 0 && to < 100 ? lw__tensor_dtype((int32_t)to) : LW_DTYPE_NONE;
+  bool same = from == dtype || (lw__dtype_is_int(from) && lw__dtype_is_int(dtype));
+  if (lw__call_ok(c) && lw_dtype_size_bytes(from) != lw_dtype_size_bytes(dtype)) {
+    lw__call_invalid(c, "types of different widths");
+  }
+  if (!same) lw__call_unsupported(c, "the bits of a float");
+  lw__call_out(c, 0, lw__b_cast(c, x, dtype));
+}
+
 void lw__op_is_inf(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   bool negative = lw__call_int(c, "detect_negative", 1) != 0;

@@ -121,3 +121,24 @@ void lw__op_center_crop_pad(lw_call *c) {
   }
   lw__call_out(c, 0, lw__b_pad(c, x, lo, hi, (lw_scalar){.i = 0}));
 }
+
+/* The operand must be known: it decides the size of the result [rank, count]. */
+void lw__op_non_zero(lw_call *c) {
+  lw_value_id x = lw__call_in(c, 0);
+  lw_shape shape = lw__b_shape(c, x);
+  uint32_t count, rank = shape.rank;
+  const double *elems = lw__call_floats(c, 0, &count);
+  int64_t found = 0;
+  for (uint32_t i = 0; elems != NULL && i < count; i++) found += elems[i] != 0;
+  int64_t *table = lw__b_alloc(c, found * rank, sizeof *table), at = 0;
+  if (elems == NULL || table == NULL) return;
+  for (uint32_t i = 0; i < count; i++) {
+    if (elems[i] == 0) continue;
+    int64_t rest = i;
+    for (uint32_t d = rank; d-- > 0; rest /= shape.dim[d])
+      table[d * found + at] = rest % shape.dim[d];
+    at++;
+  }
+  lw_shape result = {2, {rank, found}};
+  lw__call_out(c, 0, lw__b_const(c, LW_DTYPE_I64, &result, found == 0 ? (const void *)"" : table));
+}
