@@ -168,7 +168,7 @@ static bool cache_make_folder(const char *folder) {
 /* Why we must not trust what is in the folder, or NULL. */
 static const char *cache_distrust(const lw_cache *cache) {
   struct stat info;
-  if (lstat(cache->folder, &info) != 0 || !S_ISDIR(info.st_mode)) return "not a folder";
+  if (stat(cache->folder, &info) != 0 || !S_ISDIR(info.st_mode)) return "not a folder";
   if (info.st_uid != geteuid()) return "the folder belongs to another user";
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "the folder can be written by others";
   if (lstat(cache->file, &info) != 0) return NULL;
@@ -194,7 +194,7 @@ static int cache_open_file(lw_cache *cache) {
   }
   (void)close(fd);
   cache->inode = cache_inode(cache->file);
-  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
+  int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(cache->file, &cache->db, flags, NULL) == SQLITE_OK &&
       cache_setup(cache->db)) {
     cache->mode = CACHE_FILE_MODE;

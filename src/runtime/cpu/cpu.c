@@ -1,6 +1,5 @@
 /* cpu.c: runs plans on the CPU: kernels from shared objects, their blocks shared out over the pool.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,16 +27,6 @@ typedef struct cpu_program {
 
 /* ---- device ---- */
 
-static uint32_t cpu_count(void) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
-    return (uint32_t)CPU_COUNT(&set);
-  }
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? (uint32_t)online : 1;
-}
-
 static void cpu_name(char *out, size_t out_bytes) {
   (void)snprintf(out, out_bytes, "CPU");
   FILE *file = fopen("/proc/cpuinfo", "re");
@@ -57,7 +46,7 @@ static void cpu_name(char *out, size_t out_bytes) {
 static lw_status cpu_device_open(lw_rt_device *device, uint32_t ordinal,
                                  const lw_rt_device_options *options, lw_diag *diag) {
   (void)ordinal;
-  uint32_t threads = options->threads == 0 ? cpu_count() : options->threads;
+  uint32_t threads = options->threads == 0 ? lw__rt_pool_cores() : options->threads;
   lw_rt_pool *pool;
   lw_status status = lw__rt_pool_create(threads, &pool);
   if (status != LW_OK) return lw__fail(diag, status, "cpu", "cannot start %u threads", threads);

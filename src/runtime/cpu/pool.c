@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -162,12 +163,28 @@ void lw__rt_pool_run(lw_rt_pool *pool, int64_t total, int64_t chunk, lw_rt_range
 
 uint32_t lw__rt_pool_threads(const lw_rt_pool *pool) { return pool->thread_count + 1; }
 
-static uint32_t pool_cores(void) {
+/* "max 100000" or "200000 100000": time that a container may use per period. 0: no limit. */
+static uint32_t pool_quota(void) {
+  FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
+  if (file == NULL) return 0;
+  unsigned long quota = 0, period = 0;
+  int found = fscanf(file, "%lu %lu", &quota, &period);
+  (void)fclose(file);
+  if (found != 2 || period == 0 || quota == 0) return 0;
+  unsigned long cores = (quota + period - 1) / period;
+  return cores > UINT32_MAX ? 0 : (uint32_t)cores;
+}
+
+uint32_t lw__rt_pool_cores(void) {
+  long online = sysconf(_SC_NPROCESSORS_ONLN);
+  uint32_t cores = online > 0 ? (uint32_t)online : 1;
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return (uint32_t)CPU_COUNT(&set);
-  long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? (uint32_t)online : 1;
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) {
+    cores = (uint32_t)CPU_COUNT(&set);
+  }
+  uint32_t quota = pool_quota();
+  return quota != 0 && quota < cores ? quota : cores;
 }
 
 lw_status lw__rt_pool_create(uint32_t threads, lw_rt_pool **out) {
@@ -178,7 +195,7 @@ lw_status lw__rt_pool_create(uint32_t threads, lw_rt_pool **out) {
   lw_rt_pool *pool = memory;
   memset(pool, 0, sizeof *pool);
   /* With more threads than cores a spinning one keeps a working one from its core. */
-  pool->spin_ns = threads <= pool_cores() ? POOL_SPIN_NS : 0;
+  pool->spin_ns = threads <= lw__rt_pool_cores() ? POOL_SPIN_NS : 0;
   (void)pthread_mutex_init(&pool->owner, NULL);
   /* Signals belong to the program's own threads. */
   sigset_t all, old;

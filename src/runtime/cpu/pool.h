@@ -9,6 +9,8 @@ typedef struct lw_rt_pool lw_rt_pool;
 /* Does the numbers begin .. end-1. */
 typedef void (*lw_rt_range)(void *arg, int64_t begin, int64_t end);
 
+/* Cores that this process may use: by its affinity and by its container's quota. */
+uint32_t lw__rt_pool_cores(void);
 /* |threads| >= 1 counts the caller: a pool of 1 has no threads of its own. */
 lw_status lw__rt_pool_create(uint32_t threads, lw_rt_pool **out) LW_MUST_CHECK;
 void lw__rt_pool_destroy(lw_rt_pool *pool);
