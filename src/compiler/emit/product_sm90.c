@@ -1,0 +1,444 @@
+/* product_sm90.c: prints matrix products for sm_90a. The text of the kernel stands here in pieces,
+ * in the order in which they are printed; what differs between parameters is chosen while printing.
+ *
+ * Barriers: full[s] (bytes of stage s have landed) and empty[s] (every warp that reads stage s is
+ * done with it). Stage and phase go on from tile to tile. With a cluster of 2 each block loads half
+ * of the tile of B into both blocks, so a stage is empty when the warps of both are done. */
+#include "compiler/emit/product_sm90.h"
+
+#include "compiler/emit/product_sm90_helpers.h"
+
+enum {
+  CONSUMERS = 2,
+  GROUP_THREADS = 128,
+  SHARED_MAX_BYTES = 232448,
+  ROW_BYTES = 128, /* of a tile in shared memory: one atom of the swizzle */
+  BOX_BYTES = 64 * ROW_BYTES,
+  ALIGN_BYTES = 1024, /* of a swizzled tile */
+  SUMS_MAX = 208,     /* per thread; 232 registers in all */
+  RING_MAX = 4,       /* boxes of the result in flight per consumer */
+};
+
+/* All that follows from the parameters. */
+typedef struct product_form {
+  uint32_t blocks; /* of 64 rows per consumer */
+  uint32_t width;  /* columns per consumer */
+  uint32_t a_bytes, b_bytes, stage_bytes;
+  uint32_t ring; /* boxes of the result per consumer; 0: stores go straight to memory */
+  uint32_t shared_bytes;
+} product_form;
+
+static bool product_split_columns(const lw_product_sm90 *p) {
+  return p->sched == LW_PRODUCT_COOPERATIVE && p->tile_m == 64;
+}
+
+static bool product_in_range(const lw_product_sm90 *p) {
+  bool half = product_split_columns(p) || p->cluster == 2;
+  return (p->dtype == LW_DTYPE_F16 || p->dtype == LW_DTYPE_BF16) &&
+         (p->tile_m == 64 || p->tile_m == 128 || p->tile_m == 256) && p->tile_n >= 64 &&
+         p->tile_n <= 256 && p->tile_n % (half ? 128 : 64) == 0 && p->tile_k == 64 &&
+         p->stages >= 2 && p->stages <= 16 && p->group >= 1 && p->group <= 4096 &&
+         (p->cluster == 1 || p->cluster == 2);
+}
+
+static lw_status product_derive(const lw_product_sm90 *p, product_form *f) {
+  if (!product_in_range(p)) return LW_STATUS_UNSUPPORTED;
+  bool cooperative = p->sched == LW_PRODUCT_COOPERATIVE;
+  f->blocks = p->tile_m / (cooperative && p->tile_m > 64 ? 128 : 64);
+  f->width = product_split_columns(p) ? p->tile_n / 2 : p->tile_n;
+  f->a_bytes = p->tile_m * ROW_BYTES;
+  f->b_bytes = p->tile_n * ROW_BYTES;
+  f->stage_bytes = f->a_bytes + f->b_bytes;
+  uint32_t fixed = p->stages * f->stage_bytes + p->stages * 16 + ALIGN_BYTES;
+  if (fixed > SHARED_MAX_BYTES || f->blocks * f->width / 2 > SUMS_MAX) return LW_STATUS_UNSUPPORTED;
+  f->ring = 0;
+  if (p->store == LW_PRODUCT_STORE_TMA) {
+    uint32_t boxes = f->blocks * f->width / 64;
+    uint32_t room = (SHARED_MAX_BYTES - fixed) / (CONSUMERS * BOX_BYTES);
+    f->ring = boxes < RING_MAX ? boxes : RING_MAX;
+    if (room < f->ring) f->ring = room;
+    if (f->ring == 0) return LW_STATUS_UNSUPPORTED;
+  }
+  f->shared_bytes = fixed + f->ring * CONSUMERS * BOX_BYTES;
+  return LW_OK;
+}
+
+lw_status lw__product_sm90_shape(const lw_product_sm90 *p, lw_product_sm90_shape *out) {
+  product_form f;
+  LW_TRY(product_derive(p, &f));
+  bool kn = p->b_layout == LW_PRODUCT_B_KN;
+  *out = (lw_product_sm90_shape){
+      .threads = (1 + CONSUMERS) * GROUP_THREADS,
+      .shared_bytes = f.shared_bytes,
+      .cluster = p->cluster,
+      .a_box = {64, p->tile_m},
+      .b_box = {64, kn ? 64 : p->tile_n / p->cluster},
+      .out_box = {64, 64},
+      .accumulators = f.blocks * f.width / 2,
+  };
+  return LW_OK;
+}
+
+uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,
+                               uint32_t sm_count) {
+  int64_t high = lw__ceil_div(lw__ceil_div(rows, p->tile_m), p->cluster);
+  int64_t tiles = high * lw__ceil_div(columns, p->tile_n);
+  int64_t most = lw__max_i64(1, sm_count / p->cluster);
+  return (uint32_t)lw__min_i64(tiles, most) * p->cluster;
+}
+
+/* ---- the instruction --------------------------------------------------------------------------*/
+
+static const char *product_type(const lw_product_sm90 *p) {
+  return p->dtype == LW_DTYPE_F16 ? "f16" : "bf16";
+}
+
+/* sums = a b + (keep ? sums : 0), one 64 x |width| x 16 step. */
+static void product_print_mma(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  uint32_t sums = f->width / 2;
+  const char *type = product_type(p);
+  lw__text_add(out,
+               "LW_HELPER void lw_mma(float (&d)[%u], unsigned long long a, unsigned long long b,\n"
+               "                      int keep) {\n"
+               "  asm volatile(\n"
+               "      \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%u, 0;\\n\"\n"
+               "      \"wgmma.mma_async.sync.aligned.m64n%uk16.f32.%s.%s {\"",
+               sums, sums + 2, f->width, type, type);
+  for (uint32_t i = 0; i < sums; i++)
+    lw__text_add(out, "%s%%%u%s", i % 16 == 0 ? "\n      \"" : "", i,
+                 i + 1 == sums  ? ""
+                 : i % 16 == 15 ? ", \""
+                                : ", ");
+  lw__text_add(out, "}, %%%u, %%%u, p, 1, 1, 0, %d;\\n}\"\n      :", sums, sums + 1,
+               p->b_layout == LW_PRODUCT_B_KN);
+  for (uint32_t i = 0; i < sums; i++)
+    lw__text_add(out, "%s\"+f\"(d[%u])%s", i % 8 == 0 && i != 0 ? "        " : " ", i,
+                 i + 1 == sums ? "\n"
+                 : i % 8 == 7  ? ",\n"
+                               : ",");
+  lw__text_add(out, "      : \"l\"(a), \"l\"(b), \"r\"(keep));\n}\n");
+}
+
+/* ---- the kernel -------------------------------------------------------------------------------*/
+
+static void product_print_start(const lw_product_sm90 *p, const char *name, lw_text *out) {
+  lw__text_add(out,
+               "extern \"C\" __global__ void %s__launch_bounds__(384, 1) %s(\n"
+               "    const __grid_constant__ lw_tensor_map a_map,\n"
+               "    const __grid_constant__ lw_tensor_map b_map,\n",
+               p->cluster == 2 ? "__cluster_dims__(2, 1, 1) " : "", name);
+  if (p->store == LW_PRODUCT_STORE_TMA)
+    lw__text_add(out, "    const __grid_constant__ lw_tensor_map out_map,\n");
+  else
+    lw__text_add(out, "    unsigned short *__restrict__ out, long long pitch,\n");
+  lw__text_add(out, "    int rows, int columns, int depth%s) {\n",
+               p->hook.parameters == NULL ? "" : p->hook.parameters);
+}
+
+static void product_print_setup(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  uint32_t readers = (p->sched == LW_PRODUCT_PINGPONG ? 1u : CONSUMERS) * 4 * p->cluster;
+  lw__text_add(out,
+               "  constexpr int stages = %u, a_bytes = %u, stage_bytes = %u;\n"
+               "  extern __shared__ unsigned char shared[];\n"
+               "  const unsigned tiles_at = (lw_shared_address(shared) + 1023u) & ~1023u;\n"
+               "  const unsigned full = tiles_at + %uu, empty = full + 8 * stages;\n"
+               "  const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);\n",
+               p->stages, f->a_bytes, f->stage_bytes,
+               p->stages * f->stage_bytes + f->ring * CONSUMERS * BOX_BYTES);
+  lw__text_add(out,
+               "  if (threadIdx.x == 0) {\n"
+               "    for (int s = 0; s < stages; s++) {\n"
+               "      lw_barrier_init(full + 8 * s, 1);\n"
+               "      lw_barrier_init(empty + 8 * s, %u);\n"
+               "    }\n"
+               "    lw_barrier_init_done();\n"
+               "    lw_tensor_prefetch(&a_map);\n"
+               "    lw_tensor_prefetch(&b_map);\n"
+               "  }\n"
+               "  %s;\n",
+               readers, p->cluster == 2 ? "lw_cluster_sync()" : "__syncthreads()");
+  if (p->cluster == 2)
+    lw__text_add(out,
+                 "  const int rank = (int)lw_cluster_rank(), first = (int)blockIdx.x / 2;\n"
+                 "  const int step = (int)gridDim.x / 2;\n"
+                 "  const int tiles_m = (rows + %u) / %u;\n",
+                 2 * p->tile_m - 1, 2 * p->tile_m);
+  else
+    lw__text_add(out,
+                 "  const int first = (int)blockIdx.x, step = (int)gridDim.x;\n"
+                 "  const int tiles_m = (rows + %u) / %u;\n",
+                 p->tile_m - 1, p->tile_m);
+  lw__text_add(out,
+               "  const int tiles_n = (columns + %u) / %u, tiles = tiles_m * tiles_n;\n"
+               "  const int steps = (depth + 63) / 64;\n",
+               p->tile_n - 1, p->tile_n);
+}
+
+/* Names tile_row and tile_column: where the tile of this block starts. */
+static void product_print_tile(const lw_product_sm90 *p, lw_text *out) {
+  lw__text_add(out,
+               "      int m, n;\n"
+               "      lw_raster(tile, tiles_m, tiles_n, %u, &m, &n);\n"
+               "      const int tile_row = %s * %u, tile_column = n * %u;\n",
+               p->group, p->cluster == 2 ? "(2 * m + rank)" : "m", p->tile_m, p->tile_n);
+}
+
+static void product_print_loads(const lw_product_sm90 *p, lw_text *out) {
+  const char *load = p->cluster == 2 ? "lw_tensor_load_both" : "lw_tensor_load";
+  const char *half = p->cluster == 2 ? " + rank * part" : "";
+  uint32_t part = p->tile_n / p->cluster;
+  lw__text_add(out, "        lw_tensor_load(a, &a_map, 64 * k, tile_row, full + 8 * stage);\n");
+  if (p->cluster == 2) lw__text_add(out, "        constexpr int part = %u;\n", part);
+  if (p->b_layout == LW_PRODUCT_B_NK) {
+    lw__text_add(out,
+                 "        %s(a + a_bytes%s%s, &b_map, 64 * k, tile_column%s, full + 8 * stage);\n",
+                 load, half, p->cluster == 2 ? " * 128" : "", half);
+    return;
+  }
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "        for (int i = 0; i < %u; i += 64)\n"
+               "          %s(a + a_bytes + (i%s) * 128, &b_map, tile_column + i%s, 64 * k,\n"
+               "            full + 8 * stage);\n",
+               part, load, half, half);
+}
+
+static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
+  lw__text_add(out,
+               "  if (group == 0) {\n"
+               "    lw_registers_fewer<40>();\n"
+               "    if (threadIdx.x == 0) {\n"
+               "    unsigned stage = 0, phase = 0;\n"
+               "#pragma unroll 1\n"
+               "    for (int tile = first; tile < tiles; tile += step) {\n");
+  product_print_tile(p, out);
+  lw__text_add(out,
+               "#pragma unroll 1\n"
+               "      for (int k = 0; k < steps; k++) {\n"
+               "        const unsigned a = tiles_at + stage * stage_bytes;\n"
+               "        lw_barrier_wait(empty + 8 * stage, phase ^ 1);\n"
+               "        lw_barrier_expect(full + 8 * stage, stage_bytes);\n");
+  product_print_loads(p, out);
+  lw__text_add(out,
+               "        if (++stage == stages) stage = 0, phase ^= 1;\n"
+               "      }\n"
+               "    }\n"
+               "    }\n");
+}
+
+/* Descriptors: address / 16, distances / 16 (see below), 128-byte swizzle in the two top bits. K in
+ * rows: 8 rows of 128 bytes are 1024 apart; 16 further along k are 32 bytes. Columns in rows (B as
+ * [K,N]): 64 columns and 64 k are a box of 8192 bytes, the leading distance; 8 k are 1024 apart; 16
+ * further along k are 2048 bytes. */
+static void product_print_loop(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  bool kn = p->b_layout == LW_PRODUCT_B_KN;
+  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !product_split_columns(p);
+  uint32_t a_part = rows_split ? f->blocks * BOX_BYTES : 0;
+  uint32_t b_part = product_split_columns(p) ? f->width * ROW_BYTES : 0;
+  lw__text_add(out,
+               "      const unsigned a_at = tiles_at + (group - 1) * %u;\n"
+               "      const unsigned b_at = tiles_at + a_bytes + (group - 1) * %u;\n"
+               "      unsigned last = 0;\n"
+               "#pragma unroll 1\n"
+               "      for (int k = 0; k < steps; k++) {\n"
+               "        lw_barrier_wait(full + 8 * stage, phase);\n"
+               "        const unsigned long long a =\n"
+               "            0x4000004000010000ull | ((a_at + stage * stage_bytes) >> 4);\n"
+               "        const unsigned long long b =\n"
+               "            %s | ((b_at + stage * stage_bytes) >> 4);\n",
+               a_part, b_part, kn ? "0x4000004002000000ull" : "0x4000004000010000ull");
+  lw__text_add(out,
+               "        lw_mma_fence();\n"
+               "#pragma unroll\n"
+               "        for (int s = 0; s < 4; s++)\n"
+               "#pragma unroll\n"
+               "          for (int i = 0; i < %u; i++)\n"
+               "            lw_mma(sums[i], a + (i * 512 + s * 2), b + s * %d, (k | s) != 0);\n"
+               "        lw_mma_commit();\n"
+               "        lw_mma_wait<1>();\n",
+               f->blocks, kn ? 128 : 2);
+  const char *release = p->cluster == 2
+                            ? "if (lane < 2) lw_barrier_arrive_at(empty + 8 * last, lane)"
+                            : "if (lane == 0) lw_barrier_arrive(empty + 8 * last)";
+  lw__text_add(out,
+               "        if (k > 0) {\n"
+               "          %s;\n"
+               "        }\n"
+               "        last = stage;\n"
+               "        if (++stage == stages) stage = 0, phase ^= 1;\n"
+               "      }\n"
+               "      lw_mma_wait<0>();\n"
+               "#pragma unroll\n"
+               "      for (int i = 0; i < %u; i++) lw_mma_pin(sums[i]);\n"
+               "      %s;\n",
+               release, f->blocks, release);
+}
+
+/* ---- the result -------------------------------------------------------------------------------
+ * The sums of a thread: sums[i][4 j + 2 h + c] is row 64 i + 16 warp + lane / 4 + 8 h, column 8 j +
+ * 2 (lane % 4) + c. */
+
+/* Two packed words, one per h, from i and j: rows |row_at| + 8 h, columns |column_at|, + 1. */
+static void product_print_words(const lw_product_sm90 *p, const char *word, lw_text *out) {
+  const lw_product_hook *hook = &p->hook;
+  for (int c = 0; c < 2; c++) {
+    const char *tag = c == 0 ? "0" : "1", *name = c == 0 ? "column_0" : "column_1";
+    lw__text_add(out, "        const int %s = min(column_at + %d, columns - 1);\n", name, c);
+    if (hook->column != NULL) hook->column(out, name, tag, hook->user);
+  }
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "        for (int h = 0; h < 2; h++) {\n"
+               "        const int row = min(row_at + 8 * h, rows - 1);\n");
+  for (int c = 0; c < 2; c++) {
+    const char *value = c == 0 ? "sums[i][4 * j + 2 * h]" : "sums[i][4 * j + 2 * h + 1]";
+    lw__text_add(out, "        const float value_%d = ", c);
+    if (hook->value == NULL)
+      lw__text_add(out, "%s", value);
+    else
+      hook->value(out, "row", c == 0 ? "column_0" : "column_1", value, c == 0 ? "0" : "1",
+                  hook->user);
+    lw__text_add(out, ";\n");
+  }
+  lw__text_add(out, "        %s = lw_pack_%s(value_0, value_1);\n", word, product_type(p));
+}
+
+static void product_print_direct(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  lw__text_add(out,
+               "      const bool paired = (pitch & 1) == 0 && ((unsigned long long)out & 3) == 0;\n"
+               "#pragma unroll\n"
+               "      for (int j = 0; j < %u; j++)\n"
+               "#pragma unroll\n"
+               "      for (int i = 0; i < %u; i++) {\n"
+               "        const int row_at = row_first + 64 * i;\n"
+               "        const int column_at = column_first + 8 * j;\n",
+               f->width / 8, f->blocks);
+  product_print_words(p, "const unsigned word", out);
+  lw__text_add(out,
+               "        if (row_at + 8 * h < rows) {\n"
+               "          unsigned short *to = out + (row_at + 8 * h) * pitch + column_at;\n"
+               "          if (paired && column_at + 1 < columns) {\n"
+               "            *(unsigned *)to = word;\n"
+               "          } else {\n"
+               "            if (column_at < columns) to[0] = (unsigned short)word;\n"
+               "            if (column_at + 1 < columns) to[1] = (unsigned short)(word >> 16);\n"
+               "          }\n"
+               "        }\n"
+               "        }\n"
+               "      }\n");
+}
+
+/* Boxes of 64 x 64 go through a ring in shared memory, which stays in use while the next tile is
+ * multiplied. One thread does all the copies of its group, since it alone can wait for them. */
+static void product_print_boxes(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "      for (int box = 0; box < %u; box++) {\n"
+               "        const int i = box %% %u, chunk = box / %u;\n"
+               "        const unsigned to = ring_at + slot * 8192;\n"
+               "        if (++slot == %u) slot = 0;\n"
+               "        if ((threadIdx.x & 127) == 0) lw_tensor_stores_read<%u>();\n"
+               "        lw_group_sync<128>(group);\n",
+               f->blocks * f->width / 64, f->blocks, f->blocks, f->ring, f->ring - 1);
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "        for (int q = 0; q < 4; q++) {\n"
+               "        unsigned words[4];\n"
+               "#pragma unroll\n"
+               "        for (int e = 0; e < 2; e++) {\n"
+               "        const int j = chunk * 8 + 2 * q + e;\n"
+               "        const int row_at = row_first + 64 * i;\n"
+               "        const int column_at = column_first + 8 * j;\n");
+  product_print_words(p, "words[2 * e + h]", out);
+  lw__text_add(
+      out,
+      "        }\n"
+      "        }\n"
+      "        const int r = (lane & 7) + (lane & 8), c = 2 * q + (lane >> 4);\n"
+      "        lw_matrix_store(to + (16 * warp + r) * 128 + ((c ^ (lane & 7)) << 4), words);\n"
+      "        }\n"
+      "        lw_async_fence();\n"
+      "        lw_group_sync<128>(group);\n"
+      "        if ((threadIdx.x & 127) == 0)\n"
+      "          lw_tensor_store(&out_map, group_column + 64 * chunk, group_row + 64 * i, to);\n"
+      "      }\n");
+}
+
+static void product_print_result(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !product_split_columns(p);
+  lw__text_add(out,
+               "      const int group_row = tile_row + (group - 1) * %u;\n"
+               "      const int group_column = tile_column + (group - 1) * %u;\n"
+               "      const int row_first = group_row + 16 * warp + (lane >> 2);\n"
+               "      const int column_first = group_column + 2 * (lane & 3);\n",
+               rows_split ? 64 * f->blocks : 0, product_split_columns(p) ? f->width : 0);
+  if (p->store == LW_PRODUCT_STORE_TMA)
+    product_print_boxes(p, f, out);
+  else
+    product_print_direct(p, f, out);
+}
+
+static void product_print_consumer(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  bool pingpong = p->sched == LW_PRODUCT_PINGPONG;
+  lw__text_add(out,
+               "  } else {\n"
+               "    lw_registers_more<232>();\n"
+               "    const int lane = threadIdx.x & 31;\n"
+               "    const int warp = __shfl_sync(0xffffffffu, (int)(threadIdx.x & 127) / 32, 0);\n"
+               "    float sums[%u][%u];\n",
+               f->blocks, f->width / 2);
+  if (p->store == LW_PRODUCT_STORE_TMA)
+    lw__text_add(out,
+                 "    const unsigned ring_at = tiles_at + %uu + (group - 1) * %u;\n"
+                 "    unsigned slot = 0;\n",
+                 p->stages * f->stage_bytes, f->ring * BOX_BYTES);
+  if (pingpong)
+    lw__text_add(
+        out,
+        "    unsigned place = (unsigned)((group - 1) * steps);\n"
+        "    unsigned stage = place %% stages, phase = place / stages & 1;\n"
+        "#pragma unroll 1\n"
+        "    for (int tile = first + (group - 1) * step; tile < tiles; tile += 2 * step) {\n");
+  else
+    lw__text_add(out,
+                 "    unsigned stage = 0, phase = 0;\n"
+                 "#pragma unroll 1\n"
+                 "    for (int tile = first; tile < tiles; tile += step) {\n");
+  product_print_tile(p, out);
+  product_print_loop(p, f, out);
+  if (pingpong)
+    lw__text_add(out,
+                 "      place += 2u * (unsigned)steps;\n"
+                 "      stage = place %% stages;\n"
+                 "      phase = place / stages & 1;\n");
+  product_print_result(p, f, out);
+  lw__text_add(out, "    }\n");
+  if (p->store == LW_PRODUCT_STORE_TMA)
+    lw__text_add(out, "    if ((threadIdx.x & 127) == 0) lw_tensor_stores_done();\n");
+  lw__text_add(out, "  }\n");
+}
+
+lw_status lw__emit_product_sm90(const lw_product_sm90 *p, const char *name, lw_text *out) {
+  static const char *const type_names[LW_DTYPE_COUNT] = {
+      [LW_DTYPE_I32] = "int", [LW_DTYPE_U32] = "unsigned", [LW_DTYPE_F32] = "float"};
+  const lw_prelude prelude = {.tables = {&lw__emit_helpers_product_sm90, &lw__emit_helpers_cuda},
+                              .type_names = type_names};
+  product_form f;
+  LW_TRY(product_derive(p, &f));
+  lw_text body = {0};
+  if (p->hook.helpers != NULL) lw__text_add(&body, "%s", p->hook.helpers);
+  product_print_mma(p, &f, &body);
+  product_print_start(p, name, &body);
+  product_print_setup(p, &f, &body);
+  product_print_producer(p, &body);
+  product_print_consumer(p, &f, &body);
+  /* A block must be there as long as the other one signals to it. */
+  lw__text_add(&body, "%s}\n", p->cluster == 2 ? "  lw_cluster_sync();\n" : "");
+  lw__text_add(out, "#define LW_HELPER static __device__ __forceinline__\n%s",
+               p->watchdog ? "#define LW_WATCHDOG_CYCLES 2000000000ll\n" : "");
+  lw_status status = body.status;
+  if (status == LW_OK) status = lw__prelude_print(&prelude, &body, out);
+  if (status == LW_OK) lw__text_add_n(out, body.data, body.len);
+  lw__text_deinit(&body);
+  return status == LW_OK ? out->status : status;
+}
