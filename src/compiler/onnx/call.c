@@ -54,16 +54,28 @@ static bool call_is_symbolic(const lw_call *c) {
   return false;
 }
 
+void lw__import_list_symbols(const lw_graph *graph, lw_text *out) {
+  for (uint32_t s = 0; s < graph->extents.nodes.count; s++) {
+    const lw_extent_node *node = &graph->extents.nodes.data[s];
+    if (node->op != LW_EXTENT_SYMBOL) continue;
+    lw__text_add(out, "%s--dim %s=N", out->len == 0 ? "" : " ", node->symbol);
+  }
+}
+
 bool lw__call_graph(lw_call *c, lw_status status) {
   if (c->status != LW_OK || status != LW_STATUS_UNSUPPORTED) return lw__call_keep(c, status);
   const char *text = "the graph cannot express it";
   if (c->im->diag != NULL && c->im->diag->messages.count != 0) {
     text = c->im->diag->messages.data[--c->im->diag->messages.count].text;
   }
-  if (call_is_symbolic(c))
-    lw__call_usage(c, "%s; give symbols numbers with --dim NAME=N", text);
-  else
+  if (call_is_symbolic(c)) {
+    lw_text symbols = {0};
+    lw__import_list_symbols(c->graph, &symbols);
+    lw__call_usage(c, "%s; give numbers with %s", text, lw__text_str(&symbols));
+    lw__text_deinit(&symbols);
+  } else {
     lw__call_unsupported(c, "%s", text);
+  }
   return false;
 }
 
@@ -203,11 +215,7 @@ static void call_unknown(lw_call *c, uint32_t i, bool symbolic) {
     return;
   }
   lw_text symbols = {0};
-  for (uint32_t s = 0; s < c->graph->extents.nodes.count; s++) {
-    const lw_extent_node *node = &c->graph->extents.nodes.data[s];
-    if (node->op != LW_EXTENT_SYMBOL) continue;
-    lw__text_add(&symbols, "%s--dim %s=N", symbols.len == 0 ? "" : " ", node->symbol);
-  }
+  lw__import_list_symbols(c->graph, &symbols);
   lw__call_usage(
       c,
       "input %u ('%.*s') depends on symbolic dimensions and must be known when the model is read: "

@@ -459,14 +459,11 @@ static lw_status import_check_placeholders(lw_import *im) {
   for (uint32_t i = 0; i < im->placeholders.count; i++) {
     if (!live[im->placeholders.data[i]]) continue;
     lw_text symbols = {0};
-    for (uint32_t s = 0; s < graph->extents.nodes.count; s++) {
-      const lw_extent_node *node = &graph->extents.nodes.data[s];
-      if (node->op == LW_EXTENT_SYMBOL) lw__text_add(&symbols, " --dim %s=N", node->symbol);
-    }
+    lw__import_list_symbols(graph, &symbols);
     const lw_node *node = lw__producer(graph, im->placeholders.data[i]);
     lw_status status =
         lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                 "node '%s' computes with a shape that is symbolic: give numbers with%s",
+                 "node '%s' computes with a shape that is symbolic: give numbers with %s",
                  node->name == NULL ? "" : node->name, lw__text_str(&symbols));
     lw__text_deinit(&symbols);
     return status;

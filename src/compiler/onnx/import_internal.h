@@ -125,6 +125,8 @@ lw_status lw__import_function(lw_import *im, const lw_import_node *node,
 /* Nodes of |nodes| in the current scope. */
 lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t count) LW_MUST_CHECK;
 
+/* Every symbol of the graph as "--dim NAME=N", for messages. */
+void lw__import_list_symbols(const lw_graph *graph, lw_text *out);
 /* The sequence that |value| stands for; NULL for tensors. */
 const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id value);
 

@@ -159,7 +159,39 @@ static void test_against_onnx_runtime(void **state) {
   lw__file_unmap(&map);
 }
 
+/* Every allocation of every import fails once: an error and nothing left behind, never a crash. */
+static void test_out_of_memory(void **state) {
+  (void)state;
+  lw_file_map map;
+  assert_int_equal(lw__file_map(LW_SOURCE_DIR "/tests/unit/onnx/operators.bin", NULL, &map), LW_OK);
+  reader all = {map.data, map.data + map.bytes};
+  while (all.at < all.end) {
+    reader one = all;
+    lw_str name = take_bytes(&one), model = take_bytes(&one);
+    lw_status status = LW_STATUS_OUT_OF_MEMORY;
+    for (uint64_t n = 1; status != LW_OK; n++) {
+      lw_diag diag = {0};
+      lw_graph graph;
+      lw__mem_fail_at(n);
+      status = lw__onnx_import_bytes(model.ptr, model.len, "case", NULL, NULL, &diag, &graph);
+      lw__mem_fail_at(0);
+      if (status == LW_OK) {
+        lw__graph_deinit(&graph);
+      } else if (status != LW_STATUS_OUT_OF_MEMORY) {
+        fail_msg("%.*s, allocation %llu: %s", (int)name.len, name.ptr, (unsigned long long)n,
+                 lw_status_name(status));
+      }
+      lw__diag_deinit(&diag);
+    }
+    skip_case(&all);
+  }
+  lw__file_unmap(&map);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_onnx_runtime)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_against_onnx_runtime),
+      cmocka_unit_test(test_out_of_memory),
+  };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
