@@ -16,8 +16,9 @@ enum {
   widen_elements_gpu = 16 * 1024, /* 64 KiB in f32: read and written within the noise of a launch */
 };
 
-/* Channels-last images are read in whole lines along the channels of a tap, row-major ones along the positions: about even
- * for the generic kernels, better for what has its channels last anyway. */
+/* Channels-last images are read in whole lines along the channels of a tap, row-major ones along
+ * the positions: about even for the generic kernels, better for what has its channels last anyway.
+ */
 static const double layout_gain_gpu = 1;
 
 /* State between the steps. */
@@ -49,7 +50,7 @@ static void dump_graph(const pipeline *p, const char *step) {
   lw__text_deinit(&text);
 }
 
-/* ---- passes ----------------------------------------------------------------------------------------------------*/
+/* ---- passes -----------------------------------------------------------------------------------*/
 
 static void use_channels_last(lw_graph *g, lw_value_id v) {
   static const uint8_t nhwc[4] = {0, 2, 3, 1};
@@ -87,29 +88,37 @@ static lw_status step_passes(pipeline *p) {
   options.after = p->options->dump ? dump_pass : NULL;
   options.context = p;
   if (!p->options->skip_passes) LW_TRY(lw__pass_run(g, &options, p->diag));
-  for (uint32_t i = 0; i < g->inputs.count && p->options->channels_last_io; i++) use_channels_last(g, g->inputs.data[i]);
+  for (uint32_t i = 0; i < g->inputs.count && p->options->channels_last_io; i++)
+    use_channels_last(g, g->inputs.data[i]);
   for (uint32_t i = 0; i < g->outputs.count && p->options->channels_last_io; i++)
-    if (lw__producer(g, g->outputs.data[i])->op != LW_OP_CONST) use_channels_last(g, g->outputs.data[i]);
+    if (lw__producer(g, g->outputs.data[i])->op != LW_OP_CONST)
+      use_channels_last(g, g->outputs.data[i]);
   dump_graph(p, "passes");
   return lw__graph_verify(g, p->diag);
 }
 
-/* ---- fuse, lower -----------------------------------------------------------------------------------------------*/
+/* ---- fuse, lower ------------------------------------------------------------------------------*/
 
 /* What the user named must exist, and what was to be fused must be. */
 static lw_status check_ids(pipeline *p, const char *const *ids, uint32_t count, bool force) {
   for (uint32_t i = 0; i < count; i++) {
     const lw_decision *found = NULL;
     for (uint32_t d = 0; d < p->out->fusion.decisions.count; d++)
-      if (!strcmp(p->out->fusion.decisions.data[d].id, ids[i])) found = &p->out->fusion.decisions.data[d];
-    if (!found) return lw__fail(p->diag, LW_STATUS_USAGE, ids[i], "there is no such fusion in this model; `lawson explain` lists the ids");
-    if (force && !found->fused) return lw__fail(p->diag, LW_STATUS_USAGE, ids[i], "this pair cannot be fused: %s", found->reason);
+      if (!strcmp(p->out->fusion.decisions.data[d].id, ids[i]))
+        found = &p->out->fusion.decisions.data[d];
+    if (!found)
+      return lw__fail(p->diag, LW_STATUS_USAGE, ids[i],
+                      "there is no such fusion in this model; `lawson explain` lists the ids");
+    if (force && !found->fused)
+      return lw__fail(p->diag, LW_STATUS_USAGE, ids[i], "this pair cannot be fused: %s",
+                      found->reason);
   }
   return LW_OK;
 }
 
 static lw_status step_fuse(pipeline *p, const lw_fuse_options *options) {
-  LW_TRY(lw__fuse(&p->out->graph, p->options->profile, p->options->policy, options, p->diag, &p->out->fusion));
+  LW_TRY(lw__fuse(&p->out->graph, p->options->profile, p->options->policy, options, p->diag,
+                  &p->out->fusion));
   LW_TRY(check_ids(p, options->force, options->force_count, true));
   LW_TRY(check_ids(p, options->forbid, options->forbid_count, false));
   if (!p->options->dump) return LW_OK;
@@ -137,15 +146,19 @@ static lw_status intern_kernel(pipeline *p, const lw_kernel *kernel) {
 }
 
 static lw_status step_lower(pipeline *p) {
-  lw_lower_options options = {is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU, p->options->profile, p->options->policy};
+  lw_lower_options options = {is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU, p->options->profile,
+                              p->options->policy};
   lw_fusion *fusion = &p->out->fusion;
   LW_TRY(lw__region_context_init(&p->regions, &p->out->graph));
-  LW_TRY(lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->lowered, &p->lowered));
-  LW_TRY(lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->first_kernel, &p->first_kernel));
+  LW_TRY(
+      lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->lowered, &p->lowered));
+  LW_TRY(lw__arena_alloc(&p->out->arena, fusion->groups.count + 1u, sizeof *p->first_kernel,
+                         &p->first_kernel));
   p->out->lowered = p->lowered;
   for (uint32_t i = 0; i < fusion->groups.count; i++) {
     const lw_group *group = &fusion->groups.data[i];
-    LW_TRY(lw__lower_group(&p->regions, group->nodes.data, group->nodes.count, &options, p->diag, &p->lowered[i]));
+    LW_TRY(lw__lower_group(&p->regions, group->nodes.data, group->nodes.count, &options, p->diag,
+                           &p->lowered[i]));
     p->first_kernel[i] = p->launch_kernel.count;
     for (uint32_t l = 0; l < p->lowered[i].launches.count; l++)
       LW_TRY(intern_kernel(p, &p->lowered[i].launches.data[l].kernel));
@@ -161,23 +174,27 @@ static lw_status step_lower(pipeline *p) {
   return LW_OK;
 }
 
-/* ---- emit, build -----------------------------------------------------------------------------------------------*/
+/* ---- emit, build ------------------------------------------------------------------------------*/
 
 static lw_status emit_source(pipeline *p, uint32_t first, uint32_t count, const char **out) {
   lw_text text = {0};
-  lw_status status = is_gpu(p) ? lw__emit_cuda(&p->kernels.data[first], &p->names.data[first], count, &text)
-                               : lw__emit_c(&p->kernels.data[first], &p->names.data[first], count, &text);
+  lw_status status =
+      is_gpu(p) ? lw__emit_cuda(&p->kernels.data[first], &p->names.data[first], count, &text)
+                : lw__emit_c(&p->kernels.data[first], &p->names.data[first], count, &text);
   if (status == LW_OK) status = text.status;
-  if (status == LW_OK) status = lw__arena_strndup(&p->out->arena, lw__text_str(&text), text.len, out);
+  if (status == LW_OK)
+    status = lw__arena_strndup(&p->out->arena, lw__text_str(&text), text.len, out);
   lw__text_deinit(&text);
   return status;
 }
 
 static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
   const lw_kernel *kernel = p->kernels.data[i];
-  lw_plan_kernel k = {.name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
+  lw_plan_kernel k = {
+      .name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
   size_t shared = lw__kernel_shared_bytes(kernel);
-  k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared : 0; /* below, the emitter declares the arrays statically */
+  k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared
+                                      : 0; /* below, the emitter declares the arrays statically */
   LW_TRY(emit_source(p, i, 1, &k.source));
   return lw_vec_push(&p->out->plan.kernels, k);
 }
@@ -197,7 +214,8 @@ static lw_status step_emit(pipeline *p) {
   }
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};
-  for (uint32_t i = 0; i < plan->kernels.count; i++) lw__text_add(&text, "%s\n", plan->kernels.data[i].source);
+  for (uint32_t i = 0; i < plan->kernels.count; i++)
+    lw__text_add(&text, "%s\n", plan->kernels.data[i].source);
   dump(p, "emit", &text);
   lw__text_deinit(&text);
   return LW_OK;
@@ -207,8 +225,10 @@ static lw_status step_build(pipeline *p) {
   lw_build_options options = p->options->build;
   options.sm_arch = p->options->profile->sm_arch;
   options.arch_specific = p->options->profile->arch_specific;
-  LW_TRY(is_gpu(p) ? lw__build_cuda(p->jobs.data, p->jobs.count, &options, p->options->cache, &p->out->arena, p->diag)
-                   : lw__build_cpu(p->jobs.data, p->jobs.count, &options, p->options->cache, &p->out->arena, p->diag));
+  LW_TRY(is_gpu(p) ? lw__build_cuda(p->jobs.data, p->jobs.count, &options, p->options->cache,
+                                    &p->out->arena, p->diag)
+                   : lw__build_cpu(p->jobs.data, p->jobs.count, &options, p->options->cache,
+                                   &p->out->arena, p->diag));
   for (uint32_t j = 0, k = 0; j < p->jobs.count; j++) {
     const lw_build_job *job = &p->jobs.data[j];
     *(job->from_cache ? &p->out->kernels_cached : &p->out->kernels_built) += job->entry_count;
@@ -224,10 +244,11 @@ static lw_status step_build(pipeline *p) {
   return LW_OK;
 }
 
-/* ---- schedule --------------------------------------------------------------------------------------------------*/
+/* ---- schedule ---------------------------------------------------------------------------------*/
 
 static lw_status step_schedule(pipeline *p) {
-  lw_assemble_input in = {&p->out->graph, &p->out->fusion, p->lowered, p->first_kernel, p->launch_kernel.data};
+  lw_assemble_input in = {&p->out->graph, &p->out->fusion, p->lowered, p->first_kernel,
+                          p->launch_kernel.data};
   LW_TRY(lw__assemble_plan(&in, p->diag, &p->out->plan));
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};
@@ -237,16 +258,18 @@ static lw_status step_schedule(pipeline *p) {
   return LW_OK;
 }
 
-/* ---- a spill splits its group -----------------------------------------------------------------------------------*/
+/* ---- a spill splits its group -----------------------------------------------------------------*/
 
-/* Forbids the dearest merge inside every group whose kernel spills. Returns whether there is anything to plan again. */
+/* Forbids the dearest merge inside every group whose kernel spills. Returns whether there is
+ * anything to plan again. */
 static lw_status forbid_spilling(pipeline *p, lw_fuse_options *fuse, bool *out_again) {
   lw_fusion *fusion = &p->out->fusion;
   *out_again = false;
   for (uint32_t g = 0; g < fusion->groups.count; g++) {
     bool spills = false;
     for (uint32_t l = 0; l < p->lowered[g].launches.count; l++)
-      spills |= p->out->plan.kernels.data[p->launch_kernel.data[p->first_kernel[g] + l]].spill_bytes > 0;
+      spills |=
+          p->out->plan.kernels.data[p->launch_kernel.data[p->first_kernel[g] + l]].spill_bytes > 0;
     if (!spills) continue;
     const lw_decision *last = NULL;
     for (uint32_t d = 0; d < fusion->decisions.count; d++) {
@@ -281,7 +304,8 @@ static void free_lists(pipeline *p) {
 }
 
 static void forget_kernels(pipeline *p) {
-  for (uint32_t i = 0; i < p->out->fusion.groups.count && p->lowered; i++) lw__lowered_deinit(&p->lowered[i]);
+  for (uint32_t i = 0; i < p->out->fusion.groups.count && p->lowered; i++)
+    lw__lowered_deinit(&p->lowered[i]);
   p->lowered = p->out->lowered = NULL;
   free_lists(p);
 }
@@ -305,12 +329,13 @@ static lw_status fuse_and_build(pipeline *p, bool build_images) {
 }
 
 static lw_status keep_kernels(pipeline *p) {
-  for (uint32_t i = 0; i < p->kernels.count; i++) LW_TRY(lw_vec_push(&p->out->kernels, p->kernels.data[i]));
+  for (uint32_t i = 0; i < p->kernels.count; i++)
+    LW_TRY(lw_vec_push(&p->out->kernels, p->kernels.data[i]));
   return LW_OK;
 }
 
-lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images, lw_diag *diag,
-                      lw_compiled *out) {
+lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, bool build_images,
+                      lw_diag *diag, lw_compiled *out) {
   memset(out, 0, sizeof *out);
   out->profile = options->profile;
   out->fuse_off = options->fuse.off;
@@ -325,7 +350,8 @@ lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, 
 }
 
 void lw__compiled_deinit(lw_compiled *compiled) {
-  for (uint32_t i = 0; i < compiled->fusion.groups.count && compiled->lowered; i++) lw__lowered_deinit(&compiled->lowered[i]);
+  for (uint32_t i = 0; i < compiled->fusion.groups.count && compiled->lowered; i++)
+    lw__lowered_deinit(&compiled->lowered[i]);
   lw_vec_free(&compiled->kernels);
   lw__fusion_deinit(&compiled->fusion);
   lw__plan_deinit(&compiled->plan);

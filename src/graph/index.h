@@ -95,8 +95,10 @@ int64_t lw__ix_divisor(const lw_ix_pool *pool, lw_ix e);
 typedef LW_VEC(int64_t) lw_vec_i64;
 lw_status lw__ix_divisors_of(const lw_ix_pool *pool, lw_ix e, uint32_t var,
                              lw_vec_i64 *out) LW_MUST_CHECK;
-/* The same in units of |var|: (var / 96) % 64 has its borders at 96 and at 96 * 64. Where a digit of |var| begins. */
-lw_status lw__ix_borders_of(const lw_ix_pool *pool, lw_ix e, uint32_t var, lw_vec_i64 *out) LW_MUST_CHECK;
+/* The same in units of |var|: (var / 96) % 64 has its borders at 96 and at 96 * 64. Where a digit
+ * of |var| begins. */
+lw_status lw__ix_borders_of(const lw_ix_pool *pool, lw_ix e, uint32_t var,
+                            lw_vec_i64 *out) LW_MUST_CHECK;
 int64_t lw__ix_eval(const lw_ix_pool *pool, lw_ix e, const int64_t *vars);
 void lw__ix_print(const lw_ix_pool *pool, lw_ix e, lw_text *out); /* "i0*64 + i1//3 + 5" */
 

@@ -1,4 +1,5 @@
-/* rgraph.c: random graphs. Values stay near 1 so that error bounds stay useful: growth ends in bounded functions. */
+/* rgraph.c: random graphs. Values stay near 1 so that error bounds stay useful: growth ends in
+ * bounded functions. */
 #include "lib/rgraph.h"
 
 #include <string.h>
@@ -81,35 +82,38 @@ static lw_status source(grower *w, lw_value_id *out) {
   return lw__graph_input(w->g, float_type(w), &shape, NULL, out);
 }
 
-/* ---- growth steps ----------------------------------------------------------------------------------------------*/
+/* ---- growth steps -----------------------------------------------------------------------------*/
 
 static lw_status grow_unary(grower *w, lw_value_id *out) {
-  static const lw_fn fns[] = {LW_FN_TANH, LW_FN_SIGMOID, LW_FN_NEG, LW_FN_ABS, LW_FN_ERF, LW_FN_SIN, LW_FN_COS};
+  static const lw_fn fns[] = {LW_FN_TANH, LW_FN_SIGMOID, LW_FN_NEG, LW_FN_ABS,
+                              LW_FN_ERF,  LW_FN_SIN,     LW_FN_COS};
   lw_value_id x = any_float(w);
   return lw__graph_map(w->g, fns[pick(w, (int64_t)LW_ARRAY_COUNT(fns))], &x, out);
 }
 
-/* A second operand that broadcasts: the same value, a fresh scalar, a constant over some trailing dims, or ones dims. */
+/* A second operand that broadcasts: the same value, a fresh scalar, a constant over some trailing
+ * dims, or ones dims. */
 static lw_status partner(grower *w, lw_value_id x, lw_value_id *out) {
   lw_shape shape = *shape_of(w, x);
   lw_dtype dtype = lw__value(w->g, x)->dtype;
   for (int i = 0; i < 8; i++) {
     lw_value_id v = any(w);
-    if (v != x && lw__value(w->g, v)->dtype == dtype && lw__shape_eq(w->g, shape_of(w, v), &shape)) return *out = v, LW_OK;
+    if (v != x && lw__value(w->g, v)->dtype == dtype && lw__shape_eq(w->g, shape_of(w, v), &shape))
+      return *out = v, LW_OK;
   }
   switch (pick(w, 4)) {
-  case 0: return lw__graph_scalar(w->g, dtype, (double)pick(w, 9) / 4 - 1, out);
-  case 1: return *out = x, LW_OK;
-  case 2:
-    for (uint32_t d = 0; d < shape.rank; d++)
-      if (pick(w, 2)) shape.dim[d] = 1;
-    return new_const(w, dtype, &shape, out);
-  default:
-    if (shape.rank > 1) {
-      shape.rank--;
-      memmove(shape.dim, shape.dim + 1, shape.rank * sizeof shape.dim[0]);
-    }
-    return new_const(w, dtype, &shape, out);
+    case 0: return lw__graph_scalar(w->g, dtype, (double)pick(w, 9) / 4 - 1, out);
+    case 1: return *out = x, LW_OK;
+    case 2:
+      for (uint32_t d = 0; d < shape.rank; d++)
+        if (pick(w, 2)) shape.dim[d] = 1;
+      return new_const(w, dtype, &shape, out);
+    default:
+      if (shape.rank > 1) {
+        shape.rank--;
+        memmove(shape.dim, shape.dim + 1, shape.rank * sizeof shape.dim[0]);
+      }
+      return new_const(w, dtype, &shape, out);
   }
 }
 
@@ -127,7 +131,8 @@ static lw_status grow_select(grower *w, lw_value_id *out) {
   uint32_t axis = (uint32_t)pick(w, shape.rank);
   lw_value_id index, bound, cmp[2];
   LW_TRY(lw__graph_iota(w->g, LW_DTYPE_I64, &shape, axis, &index));
-  LW_TRY(lw__graph_scalar(w->g, LW_DTYPE_I64, (double)pick(w, lw__max_i64(1, shape.dim[axis])), &bound));
+  LW_TRY(lw__graph_scalar(w->g, LW_DTYPE_I64, (double)pick(w, lw__max_i64(1, shape.dim[axis])),
+                          &bound));
   cmp[0] = index;
   cmp[1] = bound;
   LW_TRY(lw__graph_map_bc(w->g, LW_FN_LE, cmp, &in[0]));
@@ -136,7 +141,9 @@ static lw_status grow_select(grower *w, lw_value_id *out) {
   return lw__graph_map_bc(w->g, LW_FN_SELECT, in, out);
 }
 
-static lw_status grow_cast(grower *w, lw_value_id *out) { return lw__graph_cast(w->g, any_float(w), float_type(w), out); }
+static lw_status grow_cast(grower *w, lw_value_id *out) {
+  return lw__graph_cast(w->g, any_float(w), float_type(w), out);
+}
 
 static lw_status grow_reshape(grower *w, lw_value_id *out) {
   lw_value_id x = any_float(w);
@@ -212,14 +219,14 @@ static lw_status grow_composite(grower *w, lw_value_id *out) {
   if (!shape.rank) return grow_unary(w, out);
   uint32_t last = 1u << (shape.rank - 1);
   switch (pick(w, 4)) {
-  case 0: return lw__graph_softmax(w->g, x, 1u << pick(w, shape.rank), false, out);
-  case 1: return lw__graph_gelu(w->g, x, pick(w, 2), out);
-  case 2: return lw__graph_softmax(w->g, x, last, true, out);
-  default: {
-    lw_shape row = lw__shape_of(1, &shape.dim[shape.rank - 1]);
-    if (pick(w, 2)) LW_TRY(new_const(w, lw__value(w->g, x)->dtype, &row, &scale));
-    return lw__graph_layer_norm(w->g, x, last, 1e-2, scale, LW_NONE, out, &mean, &rstd);
-  }
+    case 0: return lw__graph_softmax(w->g, x, 1u << pick(w, shape.rank), false, out);
+    case 1: return lw__graph_gelu(w->g, x, pick(w, 2), out);
+    case 2: return lw__graph_softmax(w->g, x, last, true, out);
+    default: {
+      lw_shape row = lw__shape_of(1, &shape.dim[shape.rank - 1]);
+      if (pick(w, 2)) LW_TRY(new_const(w, lw__value(w->g, x)->dtype, &row, &scale));
+      return lw__graph_layer_norm(w->g, x, last, 1e-2, scale, LW_NONE, out, &mean, &rstd);
+    }
   }
 }
 
@@ -231,7 +238,8 @@ static lw_status grow_gather(grower *w, lw_value_id *out) {
   lw_shape result = shape;
   result.dim[axis] = 1 + pick(w, 6);
   int64_t rows[6] = {0};
-  for (int64_t i = 0; i < result.dim[axis]; i++) rows[i] = lw__rng_range(&w->rng, -shape.dim[axis], shape.dim[axis]);
+  for (int64_t i = 0; i < result.dim[axis]; i++)
+    rows[i] = lw__rng_range(&w->rng, -shape.dim[axis], shape.dim[axis]);
   lw_shape line = lw__shape_of(1, &result.dim[axis]);
   LW_TRY(lw__graph_const_copy(w->g, LW_DTYPE_I64, &line, rows, &index));
   lw_shape lined = result;
@@ -256,7 +264,8 @@ static lw_status grow_pool(grower *w, lw_value_id *out) {
     if (shape.dim[axis[i]] < size[i]) return grow_reduce(w, out);
   }
   LW_TRY(lw__graph_window(w->g, x, 2, axis, size, stride, dilation, &windows));
-  return lw__graph_reduce(w->g, pick(w, 2) ? LW_RED_MAX : LW_RED_SUM, windows, 3u << shape.rank, out);
+  return lw__graph_reduce(w->g, pick(w, 2) ? LW_RED_MAX : LW_RED_SUM, windows, 3u << shape.rank,
+                          out);
 }
 
 static lw_status grow_dot(grower *w, lw_value_id *out) {
@@ -300,7 +309,7 @@ static lw_status grow_conv(grower *w, lw_value_id *out) {
   return lw__graph_conv(w->g, x, weights, &attr, out);
 }
 
-/* ---- growth steps of wide graphs --------------------------------------------------------------------------------*/
+/* ---- growth steps of wide graphs --------------------------------------------------------------*/
 
 static lw_value_id any_of(grower *w, bool (*fits)(lw_dtype)) {
   for (int i = 0; i < 50; i++) {
@@ -320,20 +329,25 @@ static lw_status scalar_map(grower *w, lw_fn fn, lw_value_id x, double y, lw_val
 
 /* Functions whose domain is not the whole line get their operand moved into it first. */
 static lw_status grow_function(grower *w, lw_value_id *out) {
-  static const lw_fn free_fns[] = {LW_FN_FLOOR, LW_FN_CEIL, LW_FN_ROUND, LW_FN_TRUNC, LW_FN_SIGN, LW_FN_ATAN, LW_FN_ASINH};
-  static const lw_fn positive_fns[] = {LW_FN_SQRT, LW_FN_RSQRT, LW_FN_LOG, LW_FN_LOG1P, LW_FN_RECIP};
+  static const lw_fn free_fns[] = {LW_FN_FLOOR, LW_FN_CEIL, LW_FN_ROUND, LW_FN_TRUNC,
+                                   LW_FN_SIGN,  LW_FN_ATAN, LW_FN_ASINH};
+  static const lw_fn positive_fns[] = {LW_FN_SQRT, LW_FN_RSQRT, LW_FN_LOG, LW_FN_LOG1P,
+                                       LW_FN_RECIP};
   static const lw_fn bounded_fns[] = {LW_FN_EXP, LW_FN_EXPM1, LW_FN_SINH, LW_FN_COSH, LW_FN_TAN};
   lw_value_id x = any_float(w), y;
   switch (pick(w, 4)) {
-  case 0: return lw__graph_map(w->g, free_fns[pick(w, (int64_t)LW_ARRAY_COUNT(free_fns))], &x, out);
-  case 1:
-    LW_TRY(lw__graph_map(w->g, LW_FN_ABS, &x, &y));
-    LW_TRY(scalar_map(w, LW_FN_ADD, y, 0.5, &y));
-    return lw__graph_map(w->g, positive_fns[pick(w, (int64_t)LW_ARRAY_COUNT(positive_fns))], &y, out);
-  case 2:
-    LW_TRY(lw__graph_map(w->g, LW_FN_TANH, &x, &y));
-    return lw__graph_map(w->g, bounded_fns[pick(w, (int64_t)LW_ARRAY_COUNT(bounded_fns))], &y, out);
-  default: return lw__graph_relu(w->g, x, out);
+    case 0:
+      return lw__graph_map(w->g, free_fns[pick(w, (int64_t)LW_ARRAY_COUNT(free_fns))], &x, out);
+    case 1:
+      LW_TRY(lw__graph_map(w->g, LW_FN_ABS, &x, &y));
+      LW_TRY(scalar_map(w, LW_FN_ADD, y, 0.5, &y));
+      return lw__graph_map(w->g, positive_fns[pick(w, (int64_t)LW_ARRAY_COUNT(positive_fns))], &y,
+                           out);
+    case 2:
+      LW_TRY(lw__graph_map(w->g, LW_FN_TANH, &x, &y));
+      return lw__graph_map(w->g, bounded_fns[pick(w, (int64_t)LW_ARRAY_COUNT(bounded_fns))], &y,
+                           out);
+    default: return lw__graph_relu(w->g, x, out);
   }
 }
 
@@ -354,8 +368,9 @@ static lw_status grow_integer(grower *w, lw_value_id *out) {
 }
 
 static lw_status grow_integer_binary(grower *w, lw_value_id *out) {
-  static const lw_fn fns[] = {LW_FN_ADD, LW_FN_SUB, LW_FN_MUL, LW_FN_MIN, LW_FN_MAX, LW_FN_DIV, LW_FN_MOD, LW_FN_REM,
-                              LW_FN_BITAND, LW_FN_BITOR, LW_FN_BITXOR, LW_FN_SHL, LW_FN_SHR};
+  static const lw_fn fns[] = {LW_FN_ADD,    LW_FN_SUB, LW_FN_MUL, LW_FN_MIN,    LW_FN_MAX,
+                              LW_FN_DIV,    LW_FN_MOD, LW_FN_REM, LW_FN_BITAND, LW_FN_BITOR,
+                              LW_FN_BITXOR, LW_FN_SHL, LW_FN_SHR};
   lw_value_id in[2] = {any_of(w, lw__dtype_is_int), LW_NONE};
   if (in[0] == LW_NONE) return grow_integer(w, out);
   lw_fn fn = fns[pick(w, (int64_t)LW_ARRAY_COUNT(fns))];
@@ -386,7 +401,8 @@ static lw_status grow_logic(grower *w, lw_value_id *out) {
   if (in[0] == LW_NONE) return grow_compare(w, out);
   LW_TRY(partner(w, in[0], &in[1]));
   int64_t k = pick(w, (int64_t)LW_ARRAY_COUNT(fns));
-  return fns[k] == LW_FN_NOT ? lw__graph_map(w->g, LW_FN_NOT, in, out) : lw__graph_map_bc(w->g, fns[k], in, out);
+  return fns[k] == LW_FN_NOT ? lw__graph_map(w->g, LW_FN_NOT, in, out)
+                             : lw__graph_map_bc(w->g, fns[k], in, out);
 }
 
 static lw_status grow_choose(grower *w, lw_value_id *out) {
@@ -405,7 +421,8 @@ static lw_status grow_reduce_any_type(grower *w, lw_value_id *out) {
   if (!rank) return grow_function(w, out);
   uint32_t axes = 1u + (uint32_t)pick(w, (1 << rank) - 1);
   static const lw_red reds[] = {LW_RED_SUM, LW_RED_MAX, LW_RED_MIN, LW_RED_PROD};
-  if (dtype == LW_DTYPE_BOOL) return lw__graph_reduce(w->g, pick(w, 2) ? LW_RED_ANY : LW_RED_ALL, x, axes, out);
+  if (dtype == LW_DTYPE_BOOL)
+    return lw__graph_reduce(w->g, pick(w, 2) ? LW_RED_ANY : LW_RED_ALL, x, axes, out);
   return lw__graph_reduce(w->g, reds[pick(w, lw__dtype_is_float(dtype) ? 3 : 4)], x, axes, out);
 }
 
@@ -428,7 +445,8 @@ static lw_status grow_expand(grower *w, lw_value_id *out) {
 static lw_status grow_attention(grower *w, lw_value_id *out) {
   lw_value_id x = any_float(w), turned, scores[3], mask[2];
   lw_shape shape = *shape_of(w, x);
-  if (shape.rank < 2 || shape.rank > 4 || lw__shape_numel(&shape) > 6000) return grow_composite(w, out);
+  if (shape.rank < 2 || shape.rank > 4 || lw__shape_numel(&shape) > 6000)
+    return grow_composite(w, out);
   uint32_t rank = shape.rank;
   if (shape.dim[rank - 2] > 64) return grow_composite(w, out);
   uint8_t perm[LW_MAX_RANK];
@@ -454,7 +472,8 @@ static lw_status grow_attention(grower *w, lw_value_id *out) {
 static lw_status grow_heads(grower *w, lw_value_id *out) {
   lw_value_id x = any_float(w), split;
   lw_shape shape = *shape_of(w, x);
-  if (shape.rank < 2 || shape.rank > 5 || shape.dim[shape.rank - 1] % 4) return grow_permute(w, out);
+  if (shape.rank < 2 || shape.rank > 5 || shape.dim[shape.rank - 1] % 4)
+    return grow_permute(w, out);
   uint32_t rank = shape.rank++;
   shape.dim[rank] = shape.dim[rank - 1] / 4;
   shape.dim[rank - 1] = 4;
@@ -470,7 +489,8 @@ static lw_status grow_heads(grower *w, lw_value_id *out) {
 static lw_status grow_gather_computed(grower *w, lw_value_id *out) {
   lw_value_id x = any_float(w), index = any_float(w);
   const lw_shape data = *shape_of(w, x), lead = *shape_of(w, index);
-  if (!data.rank || lw__shape_numel(&data) == 0 || lead.rank + data.rank > 6) return grow_gather(w, out);
+  if (!data.rank || lw__shape_numel(&data) == 0 || lead.rank + data.rank > 6)
+    return grow_gather(w, out);
   lw_shape result = lead;
   for (uint32_t d = 1; d < data.rank; d++) result.dim[result.rank++] = data.dim[d];
   if (lw__shape_numel(&result) > 20000) return grow_gather(w, out);
@@ -504,9 +524,25 @@ typedef lw_status (*grow_fn)(grower *, lw_value_id *);
 
 static lw_status grow_wide(grower *w, lw_value_id *out) {
   static const grow_fn steps[] = {
-    grow_function, grow_function, grow_divide, grow_integer, grow_integer_binary, grow_integer_binary, grow_back, grow_back,
-    grow_compare, grow_logic, grow_choose, grow_choose, grow_reduce_any_type, grow_expand, grow_heads, grow_gather_computed,
-    grow_concat_parts, source, grow_attention,
+      grow_function,
+      grow_function,
+      grow_divide,
+      grow_integer,
+      grow_integer_binary,
+      grow_integer_binary,
+      grow_back,
+      grow_back,
+      grow_compare,
+      grow_logic,
+      grow_choose,
+      grow_choose,
+      grow_reduce_any_type,
+      grow_expand,
+      grow_heads,
+      grow_gather_computed,
+      grow_concat_parts,
+      source,
+      grow_attention,
   };
   size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 1);
   return steps[pick(w, (int64_t)count)](w, out);
@@ -514,8 +550,10 @@ static lw_status grow_wide(grower *w, lw_value_id *out) {
 
 static lw_status grow(grower *w) {
   static const grow_fn steps[] = {
-    grow_unary, grow_binary, grow_binary, grow_binary, grow_select, grow_cast, grow_reshape, grow_permute, grow_slice, grow_pad,
-    grow_concat, grow_reduce, grow_reduce, grow_composite, grow_composite, grow_gather, grow_pool, source, grow_dot, grow_conv,
+      grow_unary,  grow_binary,  grow_binary,  grow_binary,    grow_select,
+      grow_cast,   grow_reshape, grow_permute, grow_slice,     grow_pad,
+      grow_concat, grow_reduce,  grow_reduce,  grow_composite, grow_composite,
+      grow_gather, grow_pool,    source,       grow_dot,       grow_conv,
   };
   size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 2);
   lw_value_id made;
@@ -552,7 +590,9 @@ lw_status lw_rgraph_make(uint64_t seed, const lw_rgraph_options *options, lw_gra
 
 void lw_random_fill(lw_rng *rng, lw_dtype dtype, void *data, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    if (lw__dtype_is_float(dtype)) lw__elem_set_f64(dtype, data, i, lw__rng_normal(rng));
-    else lw__elem_set_i64(dtype, data, i, lw__rng_range(rng, 0, dtype == LW_DTYPE_BOOL ? 2 : 10));
+    if (lw__dtype_is_float(dtype))
+      lw__elem_set_f64(dtype, data, i, lw__rng_normal(rng));
+    else
+      lw__elem_set_i64(dtype, data, i, lw__rng_range(rng, 0, dtype == LW_DTYPE_BOOL ? 2 : 10));
   }
 }

@@ -14,7 +14,8 @@ lw_rgraph_options lw_sample_options(uint64_t seed) {
 }
 
 static size_t bytes_of(const lw_graph *g, lw_value_id v) {
-  return (size_t)lw__shape_numel(&lw__value(g, v)->shape) * lw_dtype_size_bytes(lw__value(g, v)->dtype);
+  return (size_t)lw__shape_numel(&lw__value(g, v)->shape) *
+         lw_dtype_size_bytes(lw__value(g, v)->dtype);
 }
 
 static lw_status allocate(lw_sample *s) {
@@ -22,8 +23,10 @@ static lw_status allocate(lw_sample *s) {
   LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->inputs, &s->inputs));
   LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->input_data, &s->input_data));
   LW_TRY(lw__arena_alloc(&s->arena, g->inputs.count + 1u, sizeof *s->input_bytes, &s->input_bytes));
-  LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_data, &s->output_data));
-  LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_bytes, &s->output_bytes));
+  LW_TRY(
+      lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_data, &s->output_data));
+  LW_TRY(
+      lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->output_bytes, &s->output_bytes));
   LW_TRY(lw__arena_alloc(&s->arena, g->outputs.count + 1u, sizeof *s->want, &s->want));
   for (uint32_t i = 0; i < g->inputs.count; i++) {
     s->input_bytes[i] = bytes_of(g, g->inputs.data[i]);
@@ -90,8 +93,10 @@ lw_status lw_sample_graph(lw_graph *graph, uint64_t seed, lw_sample *out) {
 }
 
 void lw_sample_deinit(lw_sample *s) {
-  for (uint32_t i = 0; i < s->graph.inputs.count && s->input_data; i++) lw__mem_free(s->input_data[i]);
-  for (uint32_t i = 0; i < s->graph.outputs.count && s->output_data; i++) lw__mem_free(s->output_data[i]);
+  for (uint32_t i = 0; i < s->graph.inputs.count && s->input_data; i++)
+    lw__mem_free(s->input_data[i]);
+  for (uint32_t i = 0; i < s->graph.outputs.count && s->output_data; i++)
+    lw__mem_free(s->output_data[i]);
   lw__graph_deinit(&s->graph);
   lw__arena_deinit(&s->arena);
   lw__diag_deinit(&s->diag);
@@ -121,9 +126,11 @@ uint32_t lw_sample_compare(const lw_sample *s, void *const *outputs, const char 
     lw_compare c;
     lw__interp_compare(&s->want[i], (outputs ? outputs : s->output_data)[i], &c);
     if (!c.bad) continue;
-    printf("seed %llu %s: output %u: %lld of %lld outside; element %lld is %.9g, should be %.9g +- %.3g\n",
-           (unsigned long long)s->seed, mode, i, (long long)c.bad, (long long)c.count, (long long)c.worst_index,
-           c.worst_got, c.worst_want, c.worst_bound);
+    printf(
+        "seed %llu %s: output %u: %lld of %lld outside; element %lld is %.9g, should be %.9g +- "
+        "%.3g\n",
+        (unsigned long long)s->seed, mode, i, (long long)c.bad, (long long)c.count,
+        (long long)c.worst_index, c.worst_got, c.worst_want, c.worst_bound);
     bad++;
   }
   return bad;

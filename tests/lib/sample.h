@@ -1,4 +1,5 @@
-/* sample.h: a graph with inputs and what the oracle says about them: the unit of differential testing. */
+/* sample.h: a graph with inputs and what the oracle says about them: the unit of differential
+ * testing. */
 #ifndef LW_TEST_SAMPLE_H
 #define LW_TEST_SAMPLE_H
 
@@ -12,13 +13,16 @@ typedef struct lw_sample {
   lw_arena arena;
   lw_diag diag;
   lw_host_tensor *inputs;
-  void **input_data, **output_data; /* each a heap block of its own, so that sanitizers guard its ends */
+  void **input_data,
+      **output_data; /* each a heap block of its own, so that sanitizers guard its ends */
   size_t *input_bytes, *output_bytes;
   lw_oracle_tensor *want;           /* IDEAL, with bounds */
-  uint64_t elements, tight;         /* of all outputs; with a bound below 2 % of 1 + |value| (integers: exact) */
+  uint64_t elements,
+      tight; /* of all outputs; with a bound below 2 % of 1 + |value| (integers: exact) */
 } lw_sample;
 
-/* The graphs that the random tests agree on: size, contractions and narrow types follow from the seed. */
+/* The graphs that the random tests agree on: size, contractions and narrow types follow from the
+ * seed. */
 lw_rgraph_options lw_sample_options(uint64_t seed);
 
 /* deinit in every case; on failure |diag| says why. */
@@ -31,8 +35,8 @@ void lw_sample_deinit(lw_sample *sample);
 
 /* Output bytes that nothing writes are NaNs. */
 void lw_sample_poison_outputs(const lw_sample *sample);
-/* Compares |outputs| (NULL: output_data) with the oracle. Prints every output that is outside of its bounds, after "seed N
- * |mode|:", and returns how many there are. */
+/* Compares |outputs| (NULL: output_data) with the oracle. Prints every output that is outside of
+ * its bounds, after "seed N |mode|:", and returns how many there are. */
 uint32_t lw_sample_compare(const lw_sample *sample, void *const *outputs, const char *mode);
 /* The graph in text form, as it came from the seed. */
 void lw_sample_print_graph(const lw_sample *sample);

@@ -27,7 +27,9 @@ lw_status lw_shared_folders(const char *source_dir, const char *kind, lw_shared_
     if (file != NULL) {
       fclose(file);
       status = lw__mem_resize(&path, (size_t)length + 1);
-      if (path) snprintf(path, (size_t)length + 1, "%s/%s", root, entries[i]->d_name), out->paths[out->count++] = path;
+      if (path)
+        snprintf(path, (size_t)length + 1, "%s/%s", root, entries[i]->d_name),
+            out->paths[out->count++] = path;
     }
     free(entries[i]);
   }
@@ -41,15 +43,16 @@ void lw_shared_list_deinit(lw_shared_list *list) {
   memset(list, 0, sizeof *list);
 }
 
-lw_status lw_shared_tensor(const char *folder, const char *stem, uint32_t index, lw_diag *diag, lw_npy *out) {
+lw_status lw_shared_tensor(const char *folder, const char *stem, uint32_t index, lw_diag *diag,
+                           lw_npy *out) {
   char path[2048];
   snprintf(path, sizeof path, "%s/%s_%u.npy", folder, stem, index);
   return lw__npy_read(path, diag, out);
 }
 
 /* The shapes that the input files have, by the names of the model's inputs. */
-static lw_status shapes_of_files(const char *folder, const lw_onnx_summary *summary, const char **names, lw_shape *shapes,
-                                 uint32_t *out_count) {
+static lw_status shapes_of_files(const char *folder, const lw_onnx_summary *summary,
+                                 const char **names, lw_shape *shapes, uint32_t *out_count) {
   *out_count = 0;
   for (uint32_t i = 0; i < summary->input_count; i++) {
     lw_npy npy;
@@ -77,15 +80,17 @@ static lw_status bind_rest(lw_graph *g, int64_t value) {
   return lw__graph_bind_symbols(g, names, values, count, true);
 }
 
-static lw_status import_with(const char *folder, const lw_onnx_summary *summary, const char *path, bool ignore_inputs,
-                             lw_diag *diag, lw_graph *out) {
+static lw_status import_with(const char *folder, const lw_onnx_summary *summary, const char *path,
+                             bool ignore_inputs, lw_diag *diag, lw_graph *out) {
   lw_arena arena = {0};
   const char **names;
   lw_shape *shapes;
   lw_import_options options = {0};
   lw_status status = lw__arena_alloc(&arena, summary->input_count + 1u, sizeof *names, &names);
-  if (status == LW_OK) status = lw__arena_alloc(&arena, summary->input_count + 1u, sizeof *shapes, &shapes);
-  if (status == LW_OK && !ignore_inputs) status = shapes_of_files(folder, summary, names, shapes, &options.shape_count);
+  if (status == LW_OK)
+    status = lw__arena_alloc(&arena, summary->input_count + 1u, sizeof *shapes, &shapes);
+  if (status == LW_OK && !ignore_inputs)
+    status = shapes_of_files(folder, summary, names, shapes, &options.shape_count);
   if (status == LW_OK) {
     options.shape_names = names;
     options.shapes = shapes;
@@ -95,7 +100,8 @@ static lw_status import_with(const char *folder, const lw_onnx_summary *summary,
   return status;
 }
 
-lw_status lw_shared_import(const char *folder, bool ignore_inputs, int64_t dim_value, lw_diag *diag, lw_graph *out) {
+lw_status lw_shared_import(const char *folder, bool ignore_inputs, int64_t dim_value, lw_diag *diag,
+                           lw_graph *out) {
   char path[2048];
   lw_onnx_summary summary;
   memset(out, 0, sizeof *out);

@@ -18,13 +18,16 @@ void lw_spell_init(lw_speller *s) {
 
 lw_status lw_spell_finish(lw_speller *s, lw_graph *out) {
   lw_status status = s->status == LW_OK ? lw__graph_compact(&s->g) : s->status;
-  if (status == LW_OK) *out = s->g;
-  else lw__graph_deinit(&s->g);
+  if (status == LW_OK)
+    *out = s->g;
+  else
+    lw__graph_deinit(&s->g);
   memset(&s->g, 0, sizeof s->g);
   return status;
 }
 
-lw_value_id lw_spell_input(lw_speller *s, const char *name, lw_dtype dtype, uint32_t rank, const int64_t *dims) {
+lw_value_id lw_spell_input(lw_speller *s, const char *name, lw_dtype dtype, uint32_t rank,
+                           const int64_t *dims) {
   lw_shape shape = lw__shape_of(rank, dims);
   lw_value_id v = 0;
   char full[64];
@@ -33,7 +36,8 @@ lw_value_id lw_spell_input(lw_speller *s, const char *name, lw_dtype dtype, uint
   return v;
 }
 
-lw_value_id lw_spell_const(lw_speller *s, uint64_t seed, lw_dtype dtype, uint32_t rank, const int64_t *dims) {
+lw_value_id lw_spell_const(lw_speller *s, uint64_t seed, lw_dtype dtype, uint32_t rank,
+                           const int64_t *dims) {
   lw_shape shape = lw__shape_of(rank, dims);
   lw_value_id v = 0;
   void *data = NULL;
@@ -114,7 +118,8 @@ static uint32_t last_axis(const lw_speller *s, lw_value_id x) {
 
 lw_value_id lw_spell_softmax(lw_speller *s, lw_value_id x) {
   uint32_t axes = last_axis(s, x);
-  lw_value_id e = lw_spell_1(s, LW_FN_EXP, lw_spell_2(s, LW_FN_SUB, x, lw_spell_reduce(s, LW_RED_MAX, x, axes)));
+  lw_value_id e = lw_spell_1(s, LW_FN_EXP,
+                             lw_spell_2(s, LW_FN_SUB, x, lw_spell_reduce(s, LW_RED_MAX, x, axes)));
   return lw_spell_2(s, LW_FN_DIV, e, lw_spell_reduce(s, LW_RED_SUM, e, axes));
 }
 
@@ -122,14 +127,16 @@ lw_value_id lw_spell_layer_norm(lw_speller *s, lw_value_id x, lw_value_id scale,
   uint32_t axes = last_axis(s, x);
   lw_value_id d = lw_spell_2(s, LW_FN_SUB, x, lw_spell_mean(s, x, axes));
   lw_value_id variance = lw_spell_mean(s, lw_spell_2(s, LW_FN_MUL, d, d), axes);
-  lw_value_id y = lw_spell_2(s, LW_FN_DIV, d, lw_spell_1(s, LW_FN_SQRT, lw_spell_n(s, LW_FN_ADD, variance, 1e-5)));
+  lw_value_id y = lw_spell_2(s, LW_FN_DIV, d,
+                             lw_spell_1(s, LW_FN_SQRT, lw_spell_n(s, LW_FN_ADD, variance, 1e-5)));
   if (scale != LW_NONE) y = lw_spell_2(s, LW_FN_MUL, y, scale);
   return bias == LW_NONE ? y : lw_spell_2(s, LW_FN_ADD, y, bias);
 }
 
 lw_value_id lw_spell_gelu(lw_speller *s, lw_value_id x) {
   lw_value_id erf = lw_spell_1(s, LW_FN_ERF, lw_spell_n(s, LW_FN_DIV, x, 1.4142135623730951));
-  return lw_spell_n(s, LW_FN_MUL, lw_spell_2(s, LW_FN_MUL, x, lw_spell_n(s, LW_FN_ADD, erf, 1)), 0.5);
+  return lw_spell_n(s, LW_FN_MUL, lw_spell_2(s, LW_FN_MUL, x, lw_spell_n(s, LW_FN_ADD, erf, 1)),
+                    0.5);
 }
 
 lw_value_id lw_spell_relu(lw_speller *s, lw_value_id x) { return lw_spell_n(s, LW_FN_MAX, x, 0); }

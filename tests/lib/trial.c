@@ -26,7 +26,8 @@ lw_status lw_trial_init(lw_graph *graph, const char *profile, bool fuse, lw_tria
 }
 
 lw_status lw_trial_run(lw_trial *t) {
-  return lw_kexec_run(&t->compiled, t->sample.input_data, t->sample.output_data, &t->diag, &t->result);
+  return lw_kexec_run(&t->compiled, t->sample.input_data, t->sample.output_data, &t->diag,
+                      &t->result);
 }
 
 void lw_trial_deinit(lw_trial *t) {

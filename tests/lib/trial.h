@@ -13,9 +13,10 @@ typedef struct lw_trial {
   const char *profile;
 } lw_trial;
 
-/* Takes |graph| over. Compiles (passes on), runs, compares: LW_STATUS_CHECK_FAILED when a result is outside of its bounds.
- * Prints what goes wrong. deinit in every case. */
-lw_status lw_trial_init(lw_graph *graph, const char *profile, bool fuse, lw_trial *out) LW_MUST_CHECK;
+/* Takes |graph| over. Compiles (passes on), runs, compares: LW_STATUS_CHECK_FAILED when a result is
+ * outside of its bounds. Prints what goes wrong. deinit in every case. */
+lw_status lw_trial_init(lw_graph *graph, const char *profile, bool fuse,
+                        lw_trial *out) LW_MUST_CHECK;
 void lw_trial_deinit(lw_trial *trial);
 
 /* Runs it again; outputs are those of the sample. Nothing is printed or compared. */

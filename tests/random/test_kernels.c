@@ -1,6 +1,7 @@
-/* test_kernels.c: random graphs, fused and unfused, lowered for GPU and CPU, run by the kernel-IR interpreter and held against
- * the oracle's bounds. Usage: test_random_kernels [first seed] [count]; a failing seed is printed and can be given alone.
- * With LW_SKIP_PASSES=1 graphs are compiled as they are. */
+/* test_kernels.c: random graphs, fused and unfused, lowered for GPU and CPU, run by the kernel-IR
+ * interpreter and held against the oracle's bounds. Usage: test_random_kernels [first seed]
+ * [count]; a failing seed is printed and can be given alone. With LW_SKIP_PASSES=1 graphs are
+ * compiled as they are. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,14 +18,16 @@ enum { default_count = 1000 };
 static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kernels) {
   char mode[64];
   snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
-  lw_compile_options options = {.profile = lw__device_profile_find(profile), .policy = lw__resource_policy_find("opt-in")};
+  lw_compile_options options = {.profile = lw__device_profile_find(profile),
+                                .policy = lw__resource_policy_find("opt-in")};
   options.fuse.off = !fuse;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
   lw_compiled compiled;
   lw_kexec_result result;
   lw_diag diag = {0};
   lw_status status = lw__compile(&s->graph, &options, false, &diag, &compiled);
-  if (status == LW_OK) status = lw_kexec_run(&compiled, s->input_data, s->output_data, &diag, &result);
+  if (status == LW_OK)
+    status = lw_kexec_run(&compiled, s->input_data, s->output_data, &diag, &result);
   if (status == LW_OK) *kernels += result.launches;
   lw__compiled_deinit(&compiled);
   if (status != LW_OK) {
@@ -35,7 +38,9 @@ static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kern
   return status != LW_OK || lw_sample_compare(s, NULL, mode) > 0;
 }
 
-typedef struct totals { uint64_t fused, unfused, failed, elements, tight; } totals;
+typedef struct totals {
+  uint64_t fused, unfused, failed, elements, tight;
+} totals;
 
 static void run_seed(uint64_t seed, bool show, totals *t) {
   lw_sample s;
@@ -64,10 +69,13 @@ int main(int argc, char **argv) {
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : default_count;
   totals t = {0};
   for (uint64_t seed = first; seed < first + count; seed++) run_seed(seed, argc == 2, &t);
-  printf("seeds %llu to %llu: %llu graphs, %llu failed; %llu kernels fused, %llu unfused; %.1f %% of %llu elements tight\n",
-         (unsigned long long)first, (unsigned long long)(first + count - 1), (unsigned long long)count,
-         (unsigned long long)t.failed, (unsigned long long)t.fused, (unsigned long long)t.unfused,
-         100 * (double)t.tight / (double)(t.elements + 1), (unsigned long long)t.elements);
-  if (count >= 100 && t.tight < t.elements / 100 * 90) printf("too many bounds are too wide to find anything\n"), t.failed++;
+  printf(
+      "seeds %llu to %llu: %llu graphs, %llu failed; %llu kernels fused, %llu unfused; %.1f %% of "
+      "%llu elements tight\n",
+      (unsigned long long)first, (unsigned long long)(first + count - 1), (unsigned long long)count,
+      (unsigned long long)t.failed, (unsigned long long)t.fused, (unsigned long long)t.unfused,
+      100 * (double)t.tight / (double)(t.elements + 1), (unsigned long long)t.elements);
+  if (count >= 100 && t.tight < t.elements / 100 * 90)
+    printf("too many bounds are too wide to find anything\n"), t.failed++;
   return t.failed != 0;
 }

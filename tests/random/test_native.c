@@ -1,9 +1,10 @@
-/* test_native.c: random graphs on the CPU through real C: compiled fused and unfused, with and without the passes, all kernels
- * of a batch of graphs in a few C files, then run through the runtime, twice, and held against the oracle's bounds.
- * Usage: test_random_native [first seed] [count] [flags of the C compiler]; a failing seed is printed and can be given alone.
+/* test_native.c: random graphs on the CPU through real C: compiled fused and unfused, with and
+ * without the passes, all kernels of a batch of graphs in a few C files, then run through the
+ * runtime, twice, and held against the oracle's bounds. Usage: test_random_native [first seed]
+ * [count] [flags of the C compiler]; a failing seed is printed and can be given alone.
  *
- * Nearly all of the time is the C compiler's, which is why kernels are built at -O1; every eighth batch is built like a user's,
- * and under the address sanitizer kernels are built with it, too. */
+ * Nearly all of the time is the C compiler's, which is why kernels are built at -O1; every eighth
+ * batch is built like a user's, and under the address sanitizer kernels are built with it, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +22,15 @@ enum { default_count = 1024, batch_size = 64, kernels_per_unit = 100 };
 static const char quick_flags[] = "-O1";
 #endif
 
-typedef enum native_mode { MODE_FUSED, MODE_UNFUSED, MODE_FUSED_RAW, MODE_UNFUSED_RAW, MODE_COUNT } native_mode;
-static const char *const mode_names[MODE_COUNT] = {"native fused", "native unfused", "native fused, no passes",
-                                                   "native unfused, no passes"};
+typedef enum native_mode {
+  MODE_FUSED,
+  MODE_UNFUSED,
+  MODE_FUSED_RAW,
+  MODE_UNFUSED_RAW,
+  MODE_COUNT
+} native_mode;
+static const char *const mode_names[MODE_COUNT] = {
+    "native fused", "native unfused", "native fused, no passes", "native unfused, no passes"};
 
 typedef struct native_item { /* one graph of a batch */
   lw_sample sample;
@@ -35,7 +42,7 @@ typedef struct native_batch {
   native_item *items;
   uint32_t count;
   lw_arena arena;
-  lw_map known;                        /* kernel name -> index below */
+  lw_map known; /* kernel name -> index below */
   LW_VEC(const lw_kernel *) kernels;
   LW_VEC(const char *) names;
   LW_VEC(lw_build_job) jobs;
@@ -55,7 +62,7 @@ static lw_status report(const lw_sample *s, const char *mode, lw_status status, 
   return status;
 }
 
-/* ---- compiling -------------------------------------------------------------------------------------------------*/
+/* ---- compiling --------------------------------------------------------------------------------*/
 
 static lw_status add_kernels(native_batch *b, const lw_compiled *c) {
   for (uint32_t k = 0; k < c->kernels.count; k++) {
@@ -70,12 +77,14 @@ static lw_status add_kernels(native_batch *b, const lw_compiled *c) {
 }
 
 static lw_status compile_mode(native_batch *b, native_item *item, native_mode mode) {
-  lw_compile_options options = {.profile = lw__device_profile_find("cpu"), .policy = lw__resource_policy_find("opt-in")};
+  lw_compile_options options = {.profile = lw__device_profile_find("cpu"),
+                                .policy = lw__resource_policy_find("opt-in")};
   options.fuse.off = mode == MODE_UNFUSED || mode == MODE_UNFUSED_RAW;
   options.skip_passes = mode >= MODE_FUSED_RAW;
   lw_diag diag = {0};
   item->runs[mode] = true;
-  lw_status status = lw__compile(&item->sample.graph, &options, false, &diag, &item->compiled[mode]);
+  lw_status status =
+      lw__compile(&item->sample.graph, &options, false, &diag, &item->compiled[mode]);
   if (status == LW_OK) status = add_kernels(b, &item->compiled[mode]);
   return report(&item->sample, mode_names[mode], status, &diag);
 }
@@ -98,16 +107,18 @@ static uint64_t compile_item(native_batch *b, native_item *item, uint64_t seed, 
   return failed;
 }
 
-/* ---- building --------------------------------------------------------------------------------------------------*/
+/* ---- building ---------------------------------------------------------------------------------*/
 
 static lw_status emit_units(native_batch *b) {
   for (uint32_t i = 0; i < b->kernels.count; i += kernels_per_unit) {
-    uint32_t count = b->kernels.count - i < kernels_per_unit ? b->kernels.count - i : kernels_per_unit;
+    uint32_t count =
+        b->kernels.count - i < kernels_per_unit ? b->kernels.count - i : kernels_per_unit;
     lw_build_job job = {.entries = &b->names.data[i], .entry_count = count};
     lw_text text = {0};
     lw_status status = lw__emit_c(&b->kernels.data[i], &b->names.data[i], count, &text);
     if (status == LW_OK) status = text.status;
-    if (status == LW_OK) status = lw__arena_strndup(&b->arena, lw__text_str(&text), text.len, &job.source);
+    if (status == LW_OK)
+      status = lw__arena_strndup(&b->arena, lw__text_str(&text), text.len, &job.source);
     lw__text_deinit(&text);
     LW_TRY(status);
     LW_TRY(lw_vec_push(&b->jobs, job));
@@ -118,7 +129,8 @@ static lw_status emit_units(native_batch *b) {
 static void give_images(const native_batch *b, lw_compiled *c) {
   for (uint32_t k = 0; k < c->plan.kernels.count; k++) {
     lw_plan_kernel *kernel = &c->plan.kernels.data[k];
-    const lw_build_job *job = &b->jobs.data[lw__map_get(&b->known, lw__str_of(kernel->name)) / kernels_per_unit];
+    const lw_build_job *job =
+        &b->jobs.data[lw__map_get(&b->known, lw__str_of(kernel->name)) / kernels_per_unit];
     kernel->image = job->image;
     kernel->image_bytes = job->image_bytes;
   }
@@ -128,9 +140,11 @@ static lw_status build_batch(native_batch *b, const char *flags) {
   lw_build_options options = {.path = getenv("PATH"), .cflags_extra = flags};
   lw_diag diag = {0};
   lw_status status = emit_units(b);
-  if (status == LW_OK) status = lw__build_cpu(b->jobs.data, b->jobs.count, &options, NULL, &b->arena, &diag);
+  if (status == LW_OK)
+    status = lw__build_cpu(b->jobs.data, b->jobs.count, &options, NULL, &b->arena, &diag);
   if (status != LW_OK) {
-    printf("seeds %llu to %llu: kernels were not built: %s\n", (unsigned long long)b->items[0].sample.seed,
+    printf("seeds %llu to %llu: kernels were not built: %s\n",
+           (unsigned long long)b->items[0].sample.seed,
            (unsigned long long)b->items[b->count - 1].sample.seed, lw_status_name(status));
     lw_sample_print_messages(&diag);
   }
@@ -141,7 +155,7 @@ static lw_status build_batch(native_batch *b, const char *flags) {
   return status;
 }
 
-/* ---- running ---------------------------------------------------------------------------------------------------*/
+/* ---- running ----------------------------------------------------------------------------------*/
 
 static lw_status bind_and_run(lw_rt_context *context, const lw_sample *s, lw_diag *diag) {
   for (uint32_t i = 0; i < s->graph.inputs.count; i++)
@@ -176,16 +190,19 @@ static lw_status run_twice(lw_rt_program *program, lw_sample *s, lw_diag *diag) 
   LW_TRY(run_once(program, s, diag));
   for (uint32_t i = 0; i < s->graph.outputs.count; i++)
     if (s->output_bytes[i] && memcmp(first[i], s->output_data[i], s->output_bytes[i]))
-      return lw__fail(diag, LW_STATUS_CHECK_FAILED, "output", "output %u differs between two runs", i);
+      return lw__fail(diag, LW_STATUS_CHECK_FAILED, "output", "output %u differs between two runs",
+                      i);
   return LW_OK;
 }
 
-/* Small launches stay on the calling thread; half of the graphs pretend theirs are worth all threads. */
+/* Small launches stay on the calling thread; half of the graphs pretend theirs are worth all
+ * threads. */
 static void spread_launches(lw_plan *plan) {
   for (uint32_t i = 0; i < plan->steps.count; i++) plan->steps.data[i].predicted_us = 1000;
 }
 
-static uint64_t run_item(lw_rt_device *device, native_item *item, native_mode mode, native_totals *totals) {
+static uint64_t run_item(lw_rt_device *device, native_item *item, native_mode mode,
+                         native_totals *totals) {
   lw_sample *s = &item->sample;
   lw_plan *plan = &item->compiled[mode].plan;
   lw_diag diag = {0};
@@ -200,7 +217,7 @@ static uint64_t run_item(lw_rt_device *device, native_item *item, native_mode mo
   return lw_sample_compare(s, NULL, mode_names[mode]);
 }
 
-/* ---- batches ---------------------------------------------------------------------------------------------------*/
+/* ---- batches ----------------------------------------------------------------------------------*/
 
 static void batch_deinit(native_batch *b) {
   for (uint32_t i = 0; i < b->count; i++) {
@@ -214,11 +231,13 @@ static void batch_deinit(native_batch *b) {
   lw__arena_deinit(&b->arena);
 }
 
-static void run_batch(lw_rt_device *device, uint64_t first, uint32_t count, const char *flags, native_totals *totals) {
+static void run_batch(lw_rt_device *device, uint64_t first, uint32_t count, const char *flags,
+                      native_totals *totals) {
   native_batch b = {.count = count};
   if (lw__arena_alloc(&b.arena, count, sizeof *b.items, &b.items) != LW_OK) abort();
   int64_t start = lw__now_ns();
-  for (uint32_t i = 0; i < count; i++) totals->failed += compile_item(&b, &b.items[i], first + i, count == 1);
+  for (uint32_t i = 0; i < count; i++)
+    totals->failed += compile_item(&b, &b.items[i], first + i, count == 1);
   int64_t compiled = lw__now_ns();
   lw_status status = build_batch(&b, flags);
   int64_t built = lw__now_ns();
@@ -251,11 +270,15 @@ int main(int argc, char **argv) {
     run_batch(device, first + done, batch, flags, &totals);
   }
   lw__rt_device_release(device);
-  printf("seeds %llu to %llu: %llu graphs, %llu plans, %llu launches, %llu kernels built, %llu failed\n",
-         (unsigned long long)first, (unsigned long long)(first + count - 1), (unsigned long long)totals.graphs,
-         (unsigned long long)totals.plans, (unsigned long long)totals.launches, (unsigned long long)totals.kernels,
-         (unsigned long long)totals.failed);
-  printf("seconds: compiling %.1f, C compiler %.1f, running %.1f\n", (double)totals.compile_ns * 1e-9,
-         (double)totals.build_ns * 1e-9, (double)totals.run_ns * 1e-9);
+  printf(
+      "seeds %llu to %llu: %llu graphs, %llu plans, %llu launches, %llu kernels built, %llu "
+      "failed\n",
+      (unsigned long long)first, (unsigned long long)(first + count - 1),
+      (unsigned long long)totals.graphs, (unsigned long long)totals.plans,
+      (unsigned long long)totals.launches, (unsigned long long)totals.kernels,
+      (unsigned long long)totals.failed);
+  printf("seconds: compiling %.1f, C compiler %.1f, running %.1f\n",
+         (double)totals.compile_ns * 1e-9, (double)totals.build_ns * 1e-9,
+         (double)totals.run_ns * 1e-9);
   return totals.failed != 0;
 }

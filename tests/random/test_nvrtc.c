@@ -1,7 +1,8 @@
-/* test_nvrtc.c: what the GPU back end prints goes through the real compiler: the kernels of random graphs and of every model and
- * case of ../shared that can be imported, for sm_80 and sm_90a, each distinct kernel once per architecture, several to a unit.
- * Everything must compile, and no kernel may spill registers - or the pipeline must have split its group.
- * Usage: test_random_nvrtc [first seed] [count]. Without NVRTC it fails, unless LAWSON_ALLOW_NO_NVRTC is 1. */
+/* test_nvrtc.c: what the GPU back end prints goes through the real compiler: the kernels of random
+ * graphs and of every model and case of ../shared that can be imported, for sm_80 and sm_90a, each
+ * distinct kernel once per architecture, several to a unit. Everything must compile, and no kernel
+ * may spill registers - or the pipeline must have split its group. Usage: test_random_nvrtc [first
+ * seed] [count]. Without NVRTC it fails, unless LAWSON_ALLOW_NO_NVRTC is 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ enum { default_count = 300, kernels_per_unit = 12 };
 #endif
 
 typedef struct origin { /* where a kernel came from, so that its graph can be compiled again */
-  const char *folder; /* NULL: random */
+  const char *folder;   /* NULL: random */
   uint64_t seed;
 } origin;
 
@@ -37,8 +38,10 @@ typedef struct suite {
 } suite;
 
 static void print_origin(const origin *from) {
-  if (from->folder) printf("%s", strrchr(from->folder, '/') + 1);
-  else printf("seed %llu", (unsigned long long)from->seed);
+  if (from->folder)
+    printf("%s", strrchr(from->folder, '/') + 1);
+  else
+    printf("seed %llu", (unsigned long long)from->seed);
 }
 
 static void complain(suite *s, const origin *from, const char *what, const lw_diag *diag) {
@@ -48,7 +51,7 @@ static void complain(suite *s, const origin *from, const char *what, const lw_di
   s->failed++;
 }
 
-/* ---- collecting ------------------------------------------------------------------------------------------------*/
+/* ---- collecting -------------------------------------------------------------------------------*/
 
 static lw_status add_kernels(suite *s, const lw_compiled *c, const origin *from) {
   for (uint32_t k = 0; k < c->kernels.count; k++) {
@@ -64,7 +67,8 @@ static lw_status add_kernels(suite *s, const lw_compiled *c, const origin *from)
 }
 
 static lw_compile_options options_for(const suite *s) {
-  lw_compile_options options = {.profile = s->profile, .policy = lw__resource_policy_find("opt-in")};
+  lw_compile_options options = {.profile = s->profile,
+                                .policy = lw__resource_policy_find("opt-in")};
   options.build.nvrtc_path = NULL;
   options.build.nvrtc_search = getenv("LAWSON_NVRTC_DIR");
   return options;
@@ -82,7 +86,8 @@ static void add_graph(suite *s, lw_graph *graph, const origin *from, bool fuse) 
   if (status == LW_OK) status = add_kernels(s, compiled, from);
   if (status != LW_OK) complain(s, from, lw_status_name(status), &diag);
   lw__diag_deinit(&diag);
-  if (lw_vec_push(&s->compiled, compiled) != LW_OK || lw_vec_push(&s->graphs, graph) != LW_OK) abort();
+  if (lw_vec_push(&s->compiled, compiled) != LW_OK || lw_vec_push(&s->graphs, graph) != LW_OK)
+    abort();
   s->plans++;
 }
 
@@ -116,20 +121,24 @@ static void add_folders(suite *s, const lw_shared_list *list) {
     origin from = {.folder = list->paths[i]};
     add_origin(s, &from, true);
     double seconds = (double)(lw__now_ns() - start) * 1e-9;
-    if (seconds > 2) printf("%s: %.1f s to compile, %u new kernels\n", from.folder, seconds, s->kernels.count - before);
+    if (seconds > 2)
+      printf("%s: %.1f s to compile, %u new kernels\n", from.folder, seconds,
+             s->kernels.count - before);
   }
 }
 
-/* ---- building --------------------------------------------------------------------------------------------------*/
+/* ---- building ---------------------------------------------------------------------------------*/
 
 static lw_status emit_units(suite *s) {
   for (uint32_t i = 0; i < s->kernels.count; i += kernels_per_unit) {
-    uint32_t count = s->kernels.count - i < kernels_per_unit ? s->kernels.count - i : kernels_per_unit;
+    uint32_t count =
+        s->kernels.count - i < kernels_per_unit ? s->kernels.count - i : kernels_per_unit;
     lw_build_job job = {.entries = &s->names.data[i], .entry_count = count};
     lw_text text = {0};
     lw_status status = lw__emit_cuda(&s->kernels.data[i], &s->names.data[i], count, &text);
     if (status == LW_OK) status = text.status;
-    if (status == LW_OK) status = lw__arena_strndup(&s->arena, lw__text_str(&text), text.len, &job.source);
+    if (status == LW_OK)
+      status = lw__arena_strndup(&s->arena, lw__text_str(&text), text.len, &job.source);
     lw__text_deinit(&text);
     LW_TRY(status);
     LW_TRY(lw_vec_push(&s->jobs, job));
@@ -148,9 +157,10 @@ static void check_split(suite *s, uint32_t kernel, uint32_t spill_bytes, uint32_
   if (status == LW_OK) status = lw__compile(&graph, &options, true, &diag, &compiled);
   if (status != LW_OK) complain(s, from, lw_status_name(status), &diag);
   uint32_t left = 0;
-  for (uint32_t k = 0; k < compiled.plan.kernels.count; k++) left += compiled.plan.kernels.data[k].spill_bytes > 0;
-  printf("%s: %s spills %u bytes with %u registers, %u threads, in ", s->profile->name, s->names.data[kernel], spill_bytes,
-         registers, s->kernels.data[kernel]->block_threads);
+  for (uint32_t k = 0; k < compiled.plan.kernels.count; k++)
+    left += compiled.plan.kernels.data[k].spill_bytes > 0;
+  printf("%s: %s spills %u bytes with %u registers, %u threads, in ", s->profile->name,
+         s->names.data[kernel], spill_bytes, registers, s->kernels.data[kernel]->block_threads);
   print_origin(from);
   printf("; after splitting %u kernels spill\n", left);
   s->failed += left > 0;
@@ -165,7 +175,8 @@ static void build(suite *s) {
   options.sm_arch = s->profile->sm_arch;
   options.arch_specific = s->profile->arch_specific;
   lw_status status = emit_units(s);
-  if (status == LW_OK) status = lw__build_cuda(s->jobs.data, s->jobs.count, &options, NULL, &s->arena, &diag);
+  if (status == LW_OK)
+    status = lw__build_cuda(s->jobs.data, s->jobs.count, &options, NULL, &s->arena, &diag);
   if (status != LW_OK) {
     printf("%s: %s\n", s->profile->name, lw_status_name(status));
     lw_sample_print_messages(&diag);
@@ -198,8 +209,8 @@ static void suite_deinit(suite *s) {
 }
 
 /* Random graphs fused; every eighth one unfused as well. */
-static uint32_t run_suite(const char *profile, uint64_t first, uint64_t count, const lw_shared_list *models,
-                          const lw_shared_list *cases) {
+static uint32_t run_suite(const char *profile, uint64_t first, uint64_t count,
+                          const lw_shared_list *models, const lw_shared_list *cases) {
   suite s = {.profile = lw__device_profile_find(profile)};
   int64_t start = lw__now_ns();
   for (uint64_t seed = first; seed < first + count; seed++) {
@@ -211,8 +222,11 @@ static uint32_t run_suite(const char *profile, uint64_t first, uint64_t count, c
   add_folders(&s, cases);
   int64_t collected = lw__now_ns();
   build(&s);
-  printf("%s: %u plans, %u files not imported, %u kernels, %u failures; %.1f s to compile, %.1f s in NVRTC\n", profile, s.plans,
-         s.refused, s.kernels.count, s.failed, (double)(collected - start) * 1e-9, (double)(lw__now_ns() - collected) * 1e-9);
+  printf(
+      "%s: %u plans, %u files not imported, %u kernels, %u failures; %.1f s to compile, %.1f s in "
+      "NVRTC\n",
+      profile, s.plans, s.refused, s.kernels.count, s.failed, (double)(collected - start) * 1e-9,
+      (double)(lw__now_ns() - collected) * 1e-9);
   uint32_t failed = s.failed;
   suite_deinit(&s);
   return failed;
@@ -229,7 +243,8 @@ static int look_for_nvrtc(void) {
   }
   const char *allowed = getenv("LAWSON_ALLOW_NO_NVRTC");
   bool skip = allowed != NULL && !strcmp(allowed, "1");
-  printf("%s: %s\n", skip ? "skipped" : "no NVRTC (LAWSON_ALLOW_NO_NVRTC=1 skips this test)", lw__diag_first_error(&diag));
+  printf("%s: %s\n", skip ? "skipped" : "no NVRTC (LAWSON_ALLOW_NO_NVRTC=1 skips this test)",
+         lw__diag_first_error(&diag));
   lw__diag_deinit(&diag);
   return skip ? 77 : 1;
 }

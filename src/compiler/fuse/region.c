@@ -3,9 +3,10 @@
 
 #include <string.h>
 
-/* ---- context ---------------------------------------------------------------------------------------------------*/
+/* ---- context ----------------------------------------------------------------------------------*/
 
-/* A view whose result itself must be in memory: a graph output, or data of a gather that cannot look through it. */
+/* A view whose result itself must be in memory: a graph output, or data of a gather that cannot
+ * look through it. */
 static void mark_materialised(lw_region_context *ctx) {
   const lw_graph *g = ctx->graph;
   for (uint32_t i = 0; i < g->outputs.count; i++) {
@@ -17,7 +18,8 @@ static void mark_materialised(lw_region_context *ctx) {
     const lw_node *node = lw__node(g, n);
     if (node->dead || node->op != LW_OP_GATHER) continue;
     lw_value_id data = lw__operand(g, node, 0);
-    while (lw__producer(g, data)->op == LW_OP_RESHAPE) data = lw__operand(g, lw__producer(g, data), 0);
+    while (lw__producer(g, data)->op == LW_OP_RESHAPE)
+      data = lw__operand(g, lw__producer(g, data), 0);
     lw_node_id p = lw__value(g, data)->producer;
     if (lw__is_view(g, p) || lw__node(g, p)->op == LW_OP_IOTA) ctx->seed[p] = 1;
   }
@@ -28,9 +30,13 @@ lw_status lw__region_context_init(lw_region_context *ctx, const lw_graph *graph)
   ctx->graph = graph;
   size_t nodes = graph->nodes.count + 1u, values = graph->values.count + 1u;
   LW_TRY(lw__uses_init(&ctx->uses, graph));
-  struct { void *slot; size_t bytes; } blocks[] = {
-    {&ctx->is_output, values}, {&ctx->member, nodes * 4}, {&ctx->order, nodes * 4}, {&ctx->seed, nodes},
-    {&ctx->place_stamp, values * 4}, {&ctx->place, values * sizeof(void *)},
+  struct {
+    void *slot;
+    size_t bytes;
+  } blocks[] = {
+      {&ctx->is_output, values},       {&ctx->member, nodes * 4},
+      {&ctx->order, nodes * 4},        {&ctx->seed, nodes},
+      {&ctx->place_stamp, values * 4}, {&ctx->place, values * sizeof(void *)},
   };
   for (size_t i = 0; i < LW_ARRAY_COUNT(blocks); i++) {
     void *ptr = NULL;
@@ -59,8 +65,8 @@ void lw__region_context_deinit(lw_region_context *ctx) {
   memset(ctx, 0, sizeof *ctx);
 }
 
-/* Does a kernel outside the region read |value|, directly or through movements (also through the region's own: readers look
- * through every view, materialised or not)? */
+/* Does a kernel outside the region read |value|, directly or through movements (also through the
+ * region's own: readers look through every view, materialised or not)? */
 static bool read_outside(const lw_region_context *ctx, lw_value_id value, int depth) {
   for (uint32_t u = ctx->uses.begin[value]; u < ctx->uses.begin[value + 1]; u++) {
     lw_node_id user = ctx->uses.list[u].node;
@@ -79,18 +85,20 @@ static bool is_gather_data(const lw_region_context *ctx, lw_value_id value, int 
   for (uint32_t u = ctx->uses.begin[value]; u < ctx->uses.begin[value + 1]; u++) {
     const lw_node *user = lw__node(ctx->graph, ctx->uses.list[u].node);
     if (user->op == LW_OP_GATHER && ctx->uses.list[u].operand == 0) return true;
-    if (user->op == LW_OP_RESHAPE && (depth > 64 || is_gather_data(ctx, user->result, depth + 1))) return true;
+    if (user->op == LW_OP_RESHAPE && (depth > 64 || is_gather_data(ctx, user->result, depth + 1)))
+      return true;
   }
   return false;
 }
 
 bool lw__region_is_output(const lw_region_context *ctx, lw_value_id value) {
   if (ctx->is_output[value]) return true;
-  if (lw__is_view(ctx->graph, lw__value(ctx->graph, value)->producer)) return is_gather_data(ctx, value, 0);
+  if (lw__is_view(ctx->graph, lw__value(ctx->graph, value)->producer))
+    return is_gather_data(ctx, value, 0);
   return read_outside(ctx, value, 0);
 }
 
-/* ---- classification --------------------------------------------------------------------------------------------*/
+/* ---- classification ---------------------------------------------------------------------------*/
 
 static lw_status refuse(lw_region *region, const char *why) {
   region->why = why;
@@ -100,7 +108,8 @@ static lw_status refuse(lw_region *region, const char *why) {
 static void reduce_extents(const lw_graph *g, const lw_node *node, int64_t *rows, int64_t *cols) {
   const lw_shape *shape = &lw__value(g, lw__operand(g, node, 0))->shape;
   *rows = *cols = 1;
-  for (uint32_t d = 0; d < shape->rank; d++) *(node->attr.reduce.axes >> d & 1 ? cols : rows) *= shape->dim[d];
+  for (uint32_t d = 0; d < shape->rank; d++)
+    *(node->attr.reduce.axes >> d & 1 ? cols : rows) *= shape->dim[d];
 }
 
 static lw_status classify_reduce(lw_region *region) {
@@ -139,7 +148,8 @@ static void classify_contraction(lw_region *region) {
     region->m = y->dim[1] / conv->group;
     region->n = y->dim[0];
     region->k = a->dim[1] / conv->group;
-    for (uint32_t s = 0; s < conv->spatial; s++) region->n *= y->dim[2 + s], region->k *= w->dim[2 + s];
+    for (uint32_t s = 0; s < conv->spatial; s++)
+      region->n *= y->dim[2 + s], region->k *= w->dim[2 + s];
   }
   region->elements = region->b * region->m * region->n;
 }
@@ -162,13 +172,15 @@ static bool gathers_own_result(const lw_region *region) {
     const lw_node *node = lw__node(g, region->nodes[i]);
     if (node->op != LW_OP_GATHER) continue;
     lw_value_id data = lw__operand(g, node, 0);
-    while (lw__producer(g, data)->op == LW_OP_RESHAPE) data = lw__operand(g, lw__producer(g, data), 0);
+    while (lw__producer(g, data)->op == LW_OP_RESHAPE)
+      data = lw__operand(g, lw__producer(g, data), 0);
     if (region->ctx->member[lw__value(g, data)->producer] == region->ctx->stamp) return true;
   }
   return false;
 }
 
-lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes, uint32_t count) {
+lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_node_id *nodes,
+                          uint32_t count) {
   memset(region, 0, sizeof *region);
   region->ctx = ctx;
   region->nodes = nodes;
@@ -191,8 +203,10 @@ lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_no
     return refuse(region, "a product and a reduction in one kernel");
   region->anchor = reduce != LW_NONE ? reduce : contraction;
   if (reduce != LW_NONE) return classify_reduce(region);
-  if (contraction != LW_NONE) classify_contraction(region);
-  else classify_map(region);
+  if (contraction != LW_NONE)
+    classify_contraction(region);
+  else
+    classify_map(region);
   return LW_OK;
 }
 
@@ -208,18 +222,18 @@ lw_ix lw__region_var(lw_region *region, int64_t extent) {
 
 void lw__region_plain_space(lw_region *region, lw_ix *out_space) {
   switch (region->cls) {
-  case LW_KCLASS_REDUCE:
-    out_space[0] = lw__region_var(region, region->rows);
-    out_space[1] = lw__region_var(region, region->cols);
-    break;
-  case LW_KCLASS_DOT:
-  case LW_KCLASS_CONV:
-    out_space[0] = lw__region_var(region, region->b);
-    out_space[1] = lw__region_var(region, region->m);
-    out_space[2] = lw__region_var(region, region->n);
-    out_space[3] = lw__region_var(region, region->k);
-    break;
-  default: out_space[0] = lw__region_var(region, region->elements);
+    case LW_KCLASS_REDUCE:
+      out_space[0] = lw__region_var(region, region->rows);
+      out_space[1] = lw__region_var(region, region->cols);
+      break;
+    case LW_KCLASS_DOT:
+    case LW_KCLASS_CONV:
+      out_space[0] = lw__region_var(region, region->b);
+      out_space[1] = lw__region_var(region, region->m);
+      out_space[2] = lw__region_var(region, region->n);
+      out_space[3] = lw__region_var(region, region->k);
+      break;
+    default: out_space[0] = lw__region_var(region, region->elements);
   }
 }
 
@@ -238,12 +252,12 @@ uint32_t lw__region_buffer_count(const lw_region *region) {
   return count;
 }
 
-/* ---- placement -------------------------------------------------------------------------------------------------*/
+/* ---- placement --------------------------------------------------------------------------------*/
 
 typedef struct placer {
   lw_region *region;
-  lw_ix r, c;                 /* MAP: i as |r|. REDUCE: the space */
-  lw_ix row;                  /* REDUCE: the row-major position of row |r| among the reductions' results */
+  lw_ix r, c; /* MAP: i as |r|. REDUCE: the space */
+  lw_ix row;  /* REDUCE: the row-major position of row |r| among the reductions' results */
   LW_VEC(lw_value_id) work;
 } placer;
 
@@ -264,16 +278,19 @@ static lw_status place(placer *p, lw_value_id v, const lw_ix *index) {
 
 static lw_status place_linear(placer *p, lw_value_id v, lw_ix linear) {
   lw_ix index[LW_MAX_RANK];
-  lw__access_unflatten(&p->region->pool.ix, &lw__value(p->region->ctx->graph, v)->shape, linear, index);
+  lw__access_unflatten(&p->region->pool.ix, &lw__value(p->region->ctx->graph, v)->shape, linear,
+                       index);
   return place(p, v, index);
 }
 
-/* The index whose position in |v|'s storage is |at|: neighbouring threads touch neighbouring memory. */
+/* The index whose position in |v|'s storage is |at|: neighbouring threads touch neighbouring
+ * memory. */
 static void storage_index(lw_region *region, lw_value_id v, lw_ix at, lw_ix *out_index) {
   const lw_value *value = lw__value(region->ctx->graph, v);
   lw_shape stored = {.rank = value->shape.rank};
   lw_ix index[LW_MAX_RANK];
-  for (uint32_t d = 0; d < stored.rank; d++) stored.dim[d] = value->shape.dim[value->storage.order[d]];
+  for (uint32_t d = 0; d < stored.rank; d++)
+    stored.dim[d] = value->shape.dim[value->storage.order[d]];
   lw__access_unflatten(&region->pool.ix, &stored, at, index);
   for (uint32_t d = 0; d < stored.rank; d++) out_index[value->storage.order[d]] = index[d];
 }
@@ -284,7 +301,9 @@ static lw_status place_stored(placer *p, lw_value_id v, lw_ix at) {
   return place(p, v, index);
 }
 
-static bool is_member(const lw_region *region, lw_node_id n) { return region->ctx->member[n] == region->ctx->stamp; }
+static bool is_member(const lw_region *region, lw_node_id n) {
+  return region->ctx->member[n] == region->ctx->stamp;
+}
 
 /* Kept dims of a reduction's operand from its result's index; reduced dims from the column. */
 static lw_status place_reduce_operand(placer *p, const lw_node *node, const lw_ix *result) {
@@ -309,21 +328,24 @@ static lw_status place_backward(placer *p, lw_value_id v) {
   lw_value_id operand = node->operand_count ? lw__operand(g, node, 0) : LW_NONE;
   lw_ix inner[LW_MAX_RANK];
   switch (node->op) {
-  case LW_OP_MAP:
-    if (!is_member(p->region, id) && !lw__is_widening(g, id)) return LW_OK;
-    for (uint32_t i = 0; i < node->operand_count; i++) LW_TRY(place(p, lw__operand(g, node, i), index));
-    return LW_OK;
-  case LW_OP_PERMUTE:
-    for (uint32_t d = 0; d < lw__value(g, v)->shape.rank; d++) inner[node->attr.perm[d]] = index[d];
-    return place(p, operand, inner);
-  case LW_OP_RESHAPE:
-    return place_linear(p, operand, lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index));
-  case LW_OP_REDUCE:
-    if (!is_member(p->region, id) ||
-        lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index) != p->row)
+    case LW_OP_MAP:
+      if (!is_member(p->region, id) && !lw__is_widening(g, id)) return LW_OK;
+      for (uint32_t i = 0; i < node->operand_count; i++)
+        LW_TRY(place(p, lw__operand(g, node, i), index));
       return LW_OK;
-    return place_reduce_operand(p, node, index);
-  default: return LW_OK;
+    case LW_OP_PERMUTE:
+      for (uint32_t d = 0; d < lw__value(g, v)->shape.rank; d++)
+        inner[node->attr.perm[d]] = index[d];
+      return place(p, operand, inner);
+    case LW_OP_RESHAPE:
+      return place_linear(p, operand,
+                          lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index));
+    case LW_OP_REDUCE:
+      if (!is_member(p->region, id) ||
+          lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index) != p->row)
+        return LW_OK;
+      return place_reduce_operand(p, node, index);
+    default: return LW_OK;
   }
 }
 
@@ -344,21 +366,24 @@ static lw_status place_forward(placer *p, lw_value_id v) {
     const lw_node *node = lw__node(g, uses->list[u].node);
     lw_ix outer[LW_MAX_RANK];
     switch (node->op) {
-    case LW_OP_MAP:
-      if (is_member(p->region, uses->list[u].node) || lw__is_widening(g, uses->list[u].node))
-        LW_TRY(place(p, node->result, index));
-      break;
-    case LW_OP_REDUCE:
-      if (is_member(p->region, uses->list[u].node)) LW_TRY(place_reduce_result(p, node, index));
-      break;
-    case LW_OP_PERMUTE:
-      for (uint32_t d = 0; d < lw__value(g, v)->shape.rank; d++) outer[d] = index[node->attr.perm[d]];
-      LW_TRY(place(p, node->result, outer));
-      break;
-    case LW_OP_RESHAPE:
-      LW_TRY(place_linear(p, node->result, lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index)));
-      break;
-    default: break;
+      case LW_OP_MAP:
+        if (is_member(p->region, uses->list[u].node) || lw__is_widening(g, uses->list[u].node))
+          LW_TRY(place(p, node->result, index));
+        break;
+      case LW_OP_REDUCE:
+        if (is_member(p->region, uses->list[u].node)) LW_TRY(place_reduce_result(p, node, index));
+        break;
+      case LW_OP_PERMUTE:
+        for (uint32_t d = 0; d < lw__value(g, v)->shape.rank; d++)
+          outer[d] = index[node->attr.perm[d]];
+        LW_TRY(place(p, node->result, outer));
+        break;
+      case LW_OP_RESHAPE:
+        LW_TRY(
+            place_linear(p, node->result,
+                         lw__access_flatten(&p->region->pool.ix, &lw__value(g, v)->shape, index)));
+        break;
+      default: break;
     }
   }
   return LW_OK;
@@ -373,14 +398,15 @@ static lw_status propagate(placer *p) {
   return p->region->pool.ix.status;
 }
 
-/* ---- anchors ---------------------------------------------------------------------------------------------------*/
+/* ---- anchors ----------------------------------------------------------------------------------*/
 
 static lw_status anchor_reduce(placer *p) {
   lw_region *region = p->region;
   const lw_node *node = lw__node(region->ctx->graph, region->anchor);
   lw_ix rows[LW_MAX_RANK];
   storage_index(region, node->result, p->r, rows);
-  p->row = lw__access_flatten(&region->pool.ix, &lw__value(region->ctx->graph, node->result)->shape, rows);
+  p->row = lw__access_flatten(&region->pool.ix, &lw__value(region->ctx->graph, node->result)->shape,
+                              rows);
   LW_TRY(place_reduce_operand(p, node, rows));
   return place(p, node->result, rows);
 }
@@ -409,12 +435,13 @@ static lw_status anchor_conv(placer *p, const lw_ix *space) {
   for (uint32_t d = 2; d < y->rank; d++) positions.dim[d - 1] = y->dim[d];
   lw__access_unflatten(&region->pool.ix, &positions, space[2], at);
   index[0] = at[0];
-  index[1] = lw__ix_add(&region->pool.ix, lw__ix_affine(&region->pool.ix, space[0], region->m, 0), space[1]);
+  index[1] = lw__ix_add(&region->pool.ix, lw__ix_affine(&region->pool.ix, space[0], region->m, 0),
+                        space[1]);
   for (uint32_t d = 2; d < y->rank; d++) index[d] = at[d - 1];
   return place(p, result, index);
 }
 
-/* ---- factors of contractions -----------------------------------------------------------------------------------*/
+/* ---- factors of contractions ------------------------------------------------------------------*/
 
 static lw_status dot_factors(lw_region *region, const lw_ix *space) {
   const lw_graph *g = region->ctx->graph;
@@ -431,17 +458,21 @@ static lw_status dot_factors(lw_region *region, const lw_ix *space) {
   return lw__elem_of(&region->pool, lw__operand(g, node, 1), index, LW_NONE, &region->rhs);
 }
 
-/* The input coordinate that output |o| and tap |t| meet in one spatial dim, with the guards under which they do.
- * Plain: o*stride + t*dilation - pad inside the input. Transposed: (o + pad - t*dilation) / stride, when it divides. */
-static lw_status conv_coordinate(lw_region *region, const lw_conv_attr *conv, uint32_t s, lw_ix o, lw_ix t, int64_t extent,
-                                 lw_elem *pred, lw_ix *out) {
+/* The input coordinate that output |o| and tap |t| meet in one spatial dim, with the guards under
+ * which they do. Plain: o*stride + t*dilation - pad inside the input. Transposed: (o + pad -
+ * t*dilation) / stride, when it divides. */
+static lw_status conv_coordinate(lw_region *region, const lw_conv_attr *conv, uint32_t s, lw_ix o,
+                                 lw_ix t, int64_t extent, lw_elem *pred, lw_ix *out) {
   lw_ix_pool *ix = &region->pool.ix;
   lw_elem guard;
   if (!conv->transposed) {
-    *out = lw__ix_affine(ix, lw__ix_add(ix, lw__ix_affine(ix, o, conv->stride[s], 0),
-                                        lw__ix_affine(ix, t, conv->dilation[s], 0)), 1, -conv->pad_lo[s]);
+    *out = lw__ix_affine(ix,
+                         lw__ix_add(ix, lw__ix_affine(ix, o, conv->stride[s], 0),
+                                    lw__ix_affine(ix, t, conv->dilation[s], 0)),
+                         1, -conv->pad_lo[s]);
   } else {
-    lw_ix up = lw__ix_affine(ix, lw__ix_add(ix, o, lw__ix_affine(ix, t, -conv->dilation[s], 0)), 1, conv->pad_lo[s]);
+    lw_ix up = lw__ix_affine(ix, lw__ix_add(ix, o, lw__ix_affine(ix, t, -conv->dilation[s], 0)), 1,
+                             conv->pad_lo[s]);
     lw_ix rest = lw__ix_mod(ix, up, conv->stride[s]);
     if (lw__ix_node(ix, rest)->hi > 0) {
       LW_TRY(lw__elem_guard(&region->pool, rest, 0, 1, &guard));
@@ -463,7 +494,8 @@ static lw_status conv_factors(lw_region *region, const lw_ix *space) {
   const lw_ix *at = region->ctx->place[node->result];
   lw_ix_pool *ix = &region->pool.ix;
   int64_t channels = x->dim[1] / conv->group;
-  /* k runs over channels and taps in the order in which the image is stored: channels fastest when they are last. */
+  /* k runs over channels and taps in the order in which the image is stored: channels fastest when
+   * they are last. */
   const lw_value *image = lw__value(g, lw__operand(g, node, 0));
   bool channels_last = image->storage.order[image->shape.rank - 1] == 1;
   lw_shape taps = {.rank = 1 + conv->spatial};
@@ -476,7 +508,8 @@ static lw_status conv_factors(lw_region *region, const lw_ix *space) {
   xi[0] = at[0];
   xi[1] = lw__ix_add(ix, lw__ix_affine(ix, space[0], channels, 0), tap[channel_at]);
   for (uint32_t s = 0; s < conv->spatial; s++) {
-    LW_TRY(conv_coordinate(region, conv, s, at[2 + s], tap[tap_at + s], x->dim[2 + s], &pred, &xi[2 + s]));
+    LW_TRY(conv_coordinate(region, conv, s, at[2 + s], tap[tap_at + s], x->dim[2 + s], &pred,
+                           &xi[2 + s]));
     wi[2 + s] = tap[tap_at + s];
   }
   wi[0] = conv->transposed ? xi[1] : at[1];
@@ -484,7 +517,8 @@ static lw_status conv_factors(lw_region *region, const lw_ix *space) {
   LW_TRY(lw__elem_of(&region->pool, lw__operand(g, node, 1), wi, LW_NONE, &region->lhs));
   LW_TRY(lw__elem_of(&region->pool, lw__operand(g, node, 0), xi, pred, &region->rhs));
   if (pred == LW_NONE) return LW_OK;
-  /* What the walk computed under |pred| may be anything where it is false (exp(0) = 1): padding is zero. */
+  /* What the walk computed under |pred| may be anything where it is false (exp(0) = 1): padding is
+   * zero. */
   lw_elem zero;
   lw_dtype dtype = lw__value(g, lw__operand(g, node, 0))->dtype;
   LW_TRY(lw__elem_const(&region->pool, dtype, (lw_scalar){.i = 0}, &zero));
@@ -492,7 +526,7 @@ static lw_status conv_factors(lw_region *region, const lw_ix *space) {
   return lw__elem_map(&region->pool, LW_FN_SELECT, dtype, pred, region->rhs, zero, &region->rhs);
 }
 
-/* ---- outputs and reductions ------------------------------------------------------------------------------------*/
+/* ---- outputs and reductions -------------------------------------------------------------------*/
 
 static lw_status add_output(placer *p, lw_value_id v) {
   lw_region *region = p->region;
@@ -501,9 +535,12 @@ static lw_status add_output(placer *p, lw_value_id v) {
   lw_region_output out = {.value = v, .kind = LW_PLACE_FULL};
   int64_t count = lw__shape_numel(shape);
   if (!is_placed(region, v)) {
-    if (region->cls == LW_KCLASS_REDUCE && count == region->rows) LW_TRY(place_linear(p, v, p->row));
-    else if (region->cls == LW_KCLASS_MAP && count == region->elements) LW_TRY(place_stored(p, v, p->r));
-    else return refuse(region, "a result that must be stored does not fit the kernel's space");
+    if (region->cls == LW_KCLASS_REDUCE && count == region->rows)
+      LW_TRY(place_linear(p, v, p->row));
+    else if (region->cls == LW_KCLASS_MAP && count == region->elements)
+      LW_TRY(place_stored(p, v, p->r));
+    else
+      return refuse(region, "a result that must be stored does not fit the kernel's space");
     p->work.count = 0;
   }
   if (count != region->elements) {
@@ -517,7 +554,8 @@ static lw_status add_output(placer *p, lw_value_id v) {
   return lw_vec_push(&region->outputs, out);
 }
 
-/* A materialised movement is walked through even when it is a member: its element is its operand's. */
+/* A materialised movement is walked through even when it is a member: its element is its operand's.
+ */
 static lw_status add_outputs(placer *p) {
   lw_region *region = p->region;
   for (uint32_t i = 0; i < region->node_count; i++) {
@@ -536,7 +574,8 @@ static lw_status add_reductions(placer *p) {
     lw_value_id operand = lw__operand(g, node, 0);
     if (!is_placed(region, operand) || !is_placed(region, node->result))
       return refuse(region, "the reductions run over different elements");
-    lw_ix row = lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape, region->ctx->place[node->result]);
+    lw_ix row = lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape,
+                                   region->ctx->place[node->result]);
     if (row != p->row) return refuse(region, "the reductions have their rows in different orders");
     lw_region_reduction red = {.node = region->nodes[i]};
     LW_TRY(lw__elem_of(&region->pool, operand, region->ctx->place[operand], LW_NONE, &red.term));
@@ -550,13 +589,15 @@ static lw_status check_leaves(lw_region *region, lw_ix expected) {
   for (uint32_t i = 0; i < region->pool.nodes.count; i++) {
     const lw_elem_node *n = &region->pool.nodes.data[i];
     if (n->kind == LW_ELEM_LEAF && n->ix != expected)
-      return refuse(region, region->cls == LW_KCLASS_REDUCE ? "a reduction is read at another row than it is made in"
-                                                            : "the product is read at another element than it is made in");
+      return refuse(region, region->cls == LW_KCLASS_REDUCE
+                                ? "a reduction is read at another row than it is made in"
+                                : "the product is read at another element than it is made in");
   }
   return LW_OK;
 }
 
-/* Latest stage among the reductions below |e| (-1: none). |stage_of| caches per element, -2 = not known. */
+/* Latest stage among the reductions below |e| (-1: none). |stage_of| caches per element, -2 = not
+ * known. */
 static int latest_stage(const lw_region *region, lw_elem e, int *stage_of) {
   if (e == LW_NONE) return -1;
   if (stage_of[e] != -2) return stage_of[e];
@@ -580,7 +621,8 @@ static int latest_stage(const lw_region *region, lw_elem e, int *stage_of) {
 /* Nodes stand in topological order, so a reduction's inputs have their stage already. */
 static lw_status number_stages(lw_region *region) {
   int *stage_of;
-  LW_TRY(lw__arena_alloc(&region->pool.arena, region->pool.nodes.count + 1u, sizeof *stage_of, &stage_of));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, region->pool.nodes.count + 1u, sizeof *stage_of,
+                         &stage_of));
   region->stage_count = 0;
   for (uint32_t i = 0; i < region->reductions.count; i++) {
     for (uint32_t e = 0; e < region->pool.nodes.count; e++) stage_of[e] = -2;
@@ -595,13 +637,13 @@ static lw_status place_all(placer *p, const lw_ix *space) {
   lw_region *region = p->region;
   lw_ix expected = LW_NONE;
   switch (region->cls) {
-  case LW_KCLASS_REDUCE:
-    LW_TRY(anchor_reduce(p));
-    expected = p->row;
-    break;
-  case LW_KCLASS_DOT: LW_TRY(anchor_dot(p, space)); break;
-  case LW_KCLASS_CONV: LW_TRY(anchor_conv(p, space)); break;
-  default: break;
+    case LW_KCLASS_REDUCE:
+      LW_TRY(anchor_reduce(p));
+      expected = p->row;
+      break;
+    case LW_KCLASS_DOT: LW_TRY(anchor_dot(p, space)); break;
+    case LW_KCLASS_CONV: LW_TRY(anchor_conv(p, space)); break;
+    default: break;
   }
   if (region->anchor == LW_NONE) /* MAP: the last result of full size */
     for (uint32_t i = region->node_count; i-- > 0 && !p->work.count;) {
@@ -613,7 +655,8 @@ static lw_status place_all(placer *p, const lw_ix *space) {
   LW_TRY(propagate(p));
   if (region->cls == LW_KCLASS_DOT || region->cls == LW_KCLASS_CONV) {
     lw_value_id result = lw__node(region->ctx->graph, region->anchor)->result;
-    expected = lw__access_flatten(&region->pool.ix, &lw__value(region->ctx->graph, result)->shape, region->ctx->place[result]);
+    expected = lw__access_flatten(&region->pool.ix, &lw__value(region->ctx->graph, result)->shape,
+                                  region->ctx->place[result]);
     LW_TRY(region->cls == LW_KCLASS_DOT ? dot_factors(region, space) : conv_factors(region, space));
   }
   LW_TRY(add_reductions(p));
@@ -630,14 +673,17 @@ static lw_status place_nothing(lw_region *region) {
     if (!lw__region_is_output(region->ctx, v)) continue;
     if (lw__shape_numel(&lw__value(region->ctx->graph, v)->shape) != 0)
       return refuse(region, "an empty result and others in one kernel");
-    LW_TRY(lw_vec_push(&region->outputs, (lw_region_output){.value = v, .offset = LW_NONE, .elem = LW_NONE}));
+    LW_TRY(lw_vec_push(&region->outputs,
+                       (lw_region_output){.value = v, .offset = LW_NONE, .elem = LW_NONE}));
   }
   return LW_OK;
 }
 
 lw_status lw__region_place(lw_region *region, const lw_ix *space) {
-  if (region->cls == LW_KCLASS_REDUCE ? region->rows == 0 : region->elements == 0) return place_nothing(region);
-  placer p = {.region = region, .r = space[0], .c = region->cls == LW_KCLASS_REDUCE ? space[1] : LW_NONE};
+  if (region->cls == LW_KCLASS_REDUCE ? region->rows == 0 : region->elements == 0)
+    return place_nothing(region);
+  placer p = {
+      .region = region, .r = space[0], .c = region->cls == LW_KCLASS_REDUCE ? space[1] : LW_NONE};
   lw_status status = place_all(&p, space);
   lw_vec_free(&p.work);
   return status;

@@ -1,5 +1,6 @@
-/* search.c: merges neighbouring groups by predicted gain. Every node that computes starts as a group of its own; the pair
- * with the largest gain is merged first; a pair is looked at again whenever one of its groups has changed. */
+/* search.c: merges neighbouring groups by predicted gain. Every node that computes starts as a
+ * group of its own; the pair with the largest gain is merged first; a pair is looked at again
+ * whenever one of its groups has changed. */
 #include "compiler/fuse/search.h"
 
 #include <float.h>
@@ -8,23 +9,27 @@
 
 enum { max_group_nodes = 256, max_group_buffers = 64, max_siblings = 12 };
 
-/* ---- candidate pairs -------------------------------------------------------------------------------------------*/
+/* ---- candidate pairs --------------------------------------------------------------------------*/
 
 static lw_status add_pair(lw_search *s, lw_node_id producer, lw_node_id consumer, bool sibling) {
   lw_pair pair = {.producer = producer, .consumer = consumer, .sibling = sibling};
   return lw_vec_push(&s->pairs, pair);
 }
 
-/* The nodes whose results |value| is read from, through movements; each as a pair with |consumer|. */
+/* The nodes whose results |value| is read from, through movements; each as a pair with |consumer|.
+ */
 static lw_status pairs_behind(lw_search *s, lw_value_id value, lw_node_id consumer, int depth) {
   const lw_graph *g = s->ctx->graph;
   lw_node_id p = lw__value(g, value)->producer;
   if (!lw__is_view(g, p)) return s->ctx->seed[p] ? add_pair(s, p, consumer, false) : LW_OK;
-  if (depth > 2000) return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, NULL, "a chain of movements and casts is too deep");
+  if (depth > 2000)
+    return lw__fail(g->diag, LW_STATUS_UNSUPPORTED, NULL,
+                    "a chain of movements and casts is too deep");
   if (s->ctx->order[p] == consumer + 1) return LW_OK; /* seen from this consumer already */
   s->ctx->order[p] = consumer + 1;
   const lw_node *move = lw__node(g, p);
-  for (uint32_t i = 0; i < move->operand_count; i++) LW_TRY(pairs_behind(s, lw__operand(g, move, i), consumer, depth + 1));
+  for (uint32_t i = 0; i < move->operand_count; i++)
+    LW_TRY(pairs_behind(s, lw__operand(g, move, i), consumer, depth + 1));
   return LW_OK;
 }
 
@@ -51,7 +56,8 @@ static lw_status operand_pairs(lw_search *s, lw_node_id consumer, uint32_t opera
   const lw_node *node = lw__node(g, consumer);
   lw_value_id value = lw__operand(g, node, operand);
   if (node->op == LW_OP_GATHER && operand == 0) {
-    while (lw__producer(g, value)->op == LW_OP_RESHAPE) value = lw__operand(g, lw__producer(g, value), 0);
+    while (lw__producer(g, value)->op == LW_OP_RESHAPE)
+      value = lw__operand(g, lw__producer(g, value), 0);
     lw_node_id p = lw__value(g, value)->producer;
     return s->ctx->seed[p] ? add_pair(s, p, consumer, false) : LW_OK;
   }
@@ -69,7 +75,8 @@ static lw_status collect_pairs(lw_search *s) {
   return LW_OK;
 }
 
-/* The id names the two nodes by what they are, not by when they were made: name, operator, result type and position. */
+/* The id names the two nodes by what they are, not by when they were made: name, operator, result
+ * type and position. */
 static void name_pair(const lw_graph *g, lw_pair *pair) {
   lw_hash h = {pair->sibling, 0};
   lw_node_id ends[2] = {pair->producer, pair->consumer};
@@ -84,10 +91,11 @@ static void name_pair(const lw_graph *g, lw_pair *pair) {
   snprintf(pair->id, sizeof pair->id, "f%012llx", (unsigned long long)(h.lo & 0xffffffffffffu));
 }
 
-/* ---- evaluation ------------------------------------------------------------------------------------------------*/
+/* ---- evaluation -------------------------------------------------------------------------------*/
 
 /* Prices the nodes as one kernel. UNSUPPORTED: *out_why says why not. */
-static lw_status price(lw_search *s, const lw_node_id *nodes, uint32_t count, lw_group_price *out, const char **out_why) {
+static lw_status price(lw_search *s, const lw_node_id *nodes, uint32_t count, lw_group_price *out,
+                       const char **out_why) {
   lw_region region;
   lw_status status = lw__region_init(&region, s->ctx, nodes, count);
   lw_ix space[4];
@@ -107,7 +115,8 @@ static lw_status price(lw_search *s, const lw_node_id *nodes, uint32_t count, lw
 }
 
 /* Merged node list of two groups, in node order. */
-static lw_status merge_nodes(const lw_search_group *a, const lw_search_group *b, lw_vec_nodes *out) {
+static lw_status merge_nodes(const lw_search_group *a, const lw_search_group *b,
+                             lw_vec_nodes *out) {
   out->count = 0;
   LW_TRY(lw_vec_reserve(out, a->nodes.count + b->nodes.count));
   for (uint32_t i = 0, j = 0; i < a->nodes.count || j < b->nodes.count;) {
@@ -117,8 +126,8 @@ static lw_status merge_nodes(const lw_search_group *a, const lw_search_group *b,
   return LW_OK;
 }
 
-/* Is there a path from group |from| to group |to| that leaves both in between? Successors lie at higher node numbers, so only
- * groups that begin before |to| ends matter. */
+/* Is there a path from group |from| to group |to| that leaves both in between? Successors lie at
+ * higher node numbers, so only groups that begin before |to| ends matter. */
 static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_counts) {
   uint32_t limit = s->groups.data[to].nodes.data[s->groups.data[to].nodes.count - 1];
   s->visit++;
@@ -133,7 +142,8 @@ static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_c
         if (at != from || direct_counts) return true;
         continue;
       }
-      if (s->groups.data[next].visit == s->visit || s->groups.data[next].nodes.data[0] > limit) continue;
+      if (s->groups.data[next].visit == s->visit || s->groups.data[next].nodes.data[0] > limit)
+        continue;
       s->groups.data[next].visit = s->visit;
       if (lw_vec_push(&s->stack, next) != LW_OK) return true;
     }
@@ -170,9 +180,12 @@ static lw_status judge(lw_search *s, lw_pair *pair) {
   pair->us_apart = ga->price.cost.us + gb->price.cost.us;
   pair->bytes_apart = ga->price.work.dram_bytes + gb->price.work.dram_bytes;
   pair->us_together = pair->bytes_together = 0;
-  if (s->has_forbidden && brings_forbidden(s, a, b)) return pair->reason = "forbidden by option", LW_OK;
-  if (ga->nodes.count + gb->nodes.count > max_group_nodes) return pair->reason = "the kernel would hold too many nodes", LW_OK;
-  if (makes_cycle(s, a, b, pair->sibling)) return pair->reason = "another kernel stands between them", LW_OK;
+  if (s->has_forbidden && brings_forbidden(s, a, b))
+    return pair->reason = "forbidden by option", LW_OK;
+  if (ga->nodes.count + gb->nodes.count > max_group_nodes)
+    return pair->reason = "the kernel would hold too many nodes", LW_OK;
+  if (makes_cycle(s, a, b, pair->sibling))
+    return pair->reason = "another kernel stands between them", LW_OK;
   LW_TRY(merge_nodes(ga, gb, &s->merged));
   lw_group_price together;
   lw_status status = price(s, s->merged.data, s->merged.count, &together, &pair->reason);
@@ -180,20 +193,22 @@ static lw_status judge(lw_search *s, lw_pair *pair) {
   LW_TRY(status);
   pair->us_together = together.cost.us;
   pair->bytes_together = together.work.dram_bytes;
-  if (together.buffers > max_group_buffers) return pair->reason = "the kernel would need too many buffers", LW_OK;
+  if (together.buffers > max_group_buffers)
+    return pair->reason = "the kernel would need too many buffers", LW_OK;
   pair->gain = pair->forced ? DBL_MAX : pair->us_apart - pair->us_together;
   pair->reason = pair->gain > 0 ? "pays" : "does not pay: it would take longer together";
   return LW_OK;
 }
 
-/* ---- heap of pairs by gain -------------------------------------------------------------------------------------*/
+/* ---- heap of pairs by gain --------------------------------------------------------------------*/
 
 static bool before(const lw_heap_item *a, const lw_heap_item *b) {
   return a->gain != b->gain ? a->gain > b->gain : a->pair < b->pair;
 }
 
 static lw_status heap_push(lw_search *s, uint32_t pair) {
-  lw_heap_item item = {s->pairs.data[pair].gain, pair, s->pairs.data[pair].version_a, s->pairs.data[pair].version_b};
+  lw_heap_item item = {s->pairs.data[pair].gain, pair, s->pairs.data[pair].version_a,
+                       s->pairs.data[pair].version_b};
   LW_TRY(lw_vec_push(&s->heap, item));
   for (uint32_t i = s->heap.count - 1; i > 0;) {
     uint32_t up = (i - 1) / 2;
@@ -213,7 +228,8 @@ static lw_heap_item heap_pop(lw_search *s) {
       if (s->heap.count) s->heap.data[i] = last;
       return top;
     }
-    if (child + 1 < s->heap.count && before(&s->heap.data[child + 1], &s->heap.data[child])) child++;
+    if (child + 1 < s->heap.count && before(&s->heap.data[child + 1], &s->heap.data[child]))
+      child++;
     if (!before(&s->heap.data[child], &last)) {
       s->heap.data[i] = last;
       return top;
@@ -231,7 +247,7 @@ static lw_status consider(lw_search *s, uint32_t pair) {
   return p->gain > 0 ? heap_push(s, pair) : LW_OK;
 }
 
-/* ---- merging ---------------------------------------------------------------------------------------------------*/
+/* ---- merging ----------------------------------------------------------------------------------*/
 
 /* Group |b| becomes part of |a|. */
 static lw_status merge(lw_search *s, uint32_t a, uint32_t b) {
@@ -267,14 +283,16 @@ static lw_status take_best(lw_search *s) {
   lw_pair *p = &s->pairs.data[item.pair];
   uint32_t a = s->group_of[p->producer], b = s->group_of[p->consumer];
   if (a == b) return LW_OK;
-  if (s->groups.data[a].version != item.version_a || s->groups.data[b].version != item.version_b) return LW_OK;
-  if (makes_cycle(s, a, b, p->sibling)) return p->gain = -DBL_MAX, p->reason = "another kernel stands between them", LW_OK;
+  if (s->groups.data[a].version != item.version_a || s->groups.data[b].version != item.version_b)
+    return LW_OK;
+  if (makes_cycle(s, a, b, p->sibling))
+    return p->gain = -DBL_MAX, p->reason = "another kernel stands between them", LW_OK;
   LW_TRY(merge(s, a, b));
   p->fused = true;
   return reconsider(s, a);
 }
 
-/* ---- set-up ----------------------------------------------------------------------------------------------------*/
+/* ---- set-up -----------------------------------------------------------------------------------*/
 
 static lw_status init_groups(lw_search *s) {
   const lw_graph *g = s->ctx->graph;
@@ -296,7 +314,8 @@ static lw_status init_groups(lw_search *s) {
     lw_search_group *placed = &s->groups.data[s->groups.count - 1];
     status = price(s, placed->nodes.data, 1, &placed->price, &why);
     if (status == LW_STATUS_UNSUPPORTED)
-      return lw__fail(g->diag, status, lw__node(g, n)->name, "%s has no kernel: %s", lw__op_info[lw__node(g, n)->op].name, why);
+      return lw__fail(g->diag, status, lw__node(g, n)->name, "%s has no kernel: %s",
+                      lw__op_info[lw__node(g, n)->op].name, why);
     LW_TRY(status);
   }
   return LW_OK;

@@ -1,5 +1,6 @@
-/* contraction.h: the lowerings of products and convolutions. Both are sums over k of lhs(b, m, k) * rhs(b, n, k), whatever the
- * factors look like; the generic kernels here are right for every layout, prologue and epilogue. Internal to lower/. */
+/* contraction.h: the lowerings of products and convolutions. Both are sums over k of lhs(b, m, k) *
+ * rhs(b, n, k), whatever the factors look like; the generic kernels here are right for every
+ * layout, prologue and epilogue. Internal to lower/. */
 #ifndef LW_COMPILER_CONTRACTION_H
 #define LW_COMPILER_CONTRACTION_H
 
@@ -16,9 +17,11 @@ bool lw__contraction_runs_along(lw_region *region, lw_elem factor, lw_ix var);
 /* The same for the first result that is stored. */
 bool lw__contraction_stores_along(lw_region *region, lw_ix var);
 
-lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                                    lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
-lw_status lw__lower_contraction_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count, const lw_lower_options *options,
-                                    lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
+lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                                    const lw_lower_options *options, lw_diag *diag,
+                                    lw_lowered *out) LW_MUST_CHECK;
+lw_status lw__lower_contraction_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                                    const lw_lower_options *options, lw_diag *diag,
+                                    lw_lowered *out) LW_MUST_CHECK;
 
 #endif

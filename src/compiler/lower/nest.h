@@ -66,8 +66,8 @@ lw_dtype lw__carry_type(lw_dtype dtype);
 /* The type sums over |dtype| run in: f32 for narrow floats and f32, f64, integers their own. */
 lw_kval lw__nest_identity(lw_nest *nest, lw_red red, lw_dtype dtype);
 
-/* V neighbouring elements of every output, |j| running over the lanes: vector loads of what is contiguous along |j|, the
- * outputs lane by lane, vector stores. */
+/* V neighbouring elements of every output, |j| running over the lanes: vector loads of what is
+ * contiguous along |j|, the outputs lane by lane, vector stores. */
 lw_status lw__nest_vector_body(lw_nest *nest, lw_ix j, int64_t lanes) LW_MUST_CHECK;
 
 /* All distinct loads below |e|, in evaluation order. |seen|: zeroed scratch of pool->nodes.count
@@ -80,7 +80,8 @@ lw_status lw__nest_loads(const lw_elem_pool *pool, lw_elem e, uint8_t *seen,
  * i = V*q + j keeps j out of every division. */
 lw_status lw__nest_lane_limit(const lw_region *region, lw_ix var, int64_t count, int64_t limit,
                               int64_t *out) LW_MUST_CHECK;
-/* Where digits of |var| begin in the addresses, guards and index values of the region (lw__ix_borders_of). */
+/* Where digits of |var| begin in the addresses, guards and index values of the region
+ * (lw__ix_borders_of). */
 lw_status lw__nest_divisors(const lw_region *region, lw_ix var, lw_vec_i64 *out) LW_MUST_CHECK;
 
 /* A load that |lanes| consecutive values of variable |j| can do as one: coefficient 1, the rest

@@ -9,6 +9,8 @@
 
 enum {
   column_threads = 128,
+  batch_words = 16, /* registers for vectors in flight when rows do not stay in registers */
+  most_batch = 4,
   most_strided = 32,      /* threads that share a row in column layout */
   vectors_per_thread = 8, /* aim: enough loads in flight, few enough registers */
   register_budget = 64 * 1024,
@@ -38,11 +40,13 @@ typedef struct rows_nest {
   lw_nest nest;
   const rows_plan *plan;
   lw_stages stages;
-  lw_ix cv, j;    /* column = cv * lanes + j */
-  lw_kval lane;   /* thread's number in its team */
-  lw_kval row_ok; /* LW_NONE: always */
-  lw_kval row;    /* i64 */
-  lw_kval piece;  /* i64, LW_NONE when rows are whole */
+  lw_ix cv, j;      /* column = cv * lanes + j */
+  lw_kval lane;     /* thread's number in its team */
+  lw_kval row_ok;   /* LW_NONE: always */
+  lw_kval store_at; /* lane within the vectors that are stored */
+  bool ragged;      /* the last batch of vectors goes past the row */
+  lw_kval row;      /* i64 */
+  lw_kval piece;    /* i64, LW_NONE when rows are whole */
 } rows_nest;
 
 /* ---- choosing ---------------------------------------------------------------------------------*/
@@ -85,14 +89,20 @@ static bool fits_registers(const rows_plan *plan, const lw_region *region, const
   return plan->chunks * plan->lanes <= max_unrolled * 4 && words <= limit;
 }
 
+static lw_dtype slot_type(const lw_region *region, const lw_stages *stages, uint32_t slot) {
+  uint32_t i = 0;
+  while (stages->slot[i] != slot) i++;
+  return lw__stages_kept_type(region, stages->kept.data[i]);
+}
+
 static bool fits_shared(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
                         const lw_lower_options *options) {
   double bytes = spare_shared, most = options->profile->shared_bytes_per_block_optin;
   if (options->policy && options->policy->max_shared_bytes < most)
     most = options->policy->max_shared_bytes;
-  for (uint32_t i = 0; i < stages->kept.count; i++)
+  for (uint32_t s = 0; s < stages->slot_count; s++)
     bytes += (double)(plan->chunks * plan->lanes * plan->threads) *
-             (double)lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i]));
+             (double)lw_dtype_size_bytes(slot_type(region, stages, s));
   return bytes <= most;
 }
 
@@ -131,7 +141,7 @@ static lw_status bind_chunk(rows_nest *rn, lw_kval k, lw_kval *out_pred) {
     cv = lw__kb_fn(kb, LW_FN_ADD, cv, begin, LW_NONE);
     end = lw__kb_fn(kb, LW_FN_MIN, end, lw__kb_fn(kb, LW_FN_ADD, begin, length, LW_NONE), LW_NONE);
   }
-  if (!rn->plan->exact_columns)
+  if (!rn->plan->exact_columns || rn->ragged)
     *out_pred = both(kb, rn->row_ok, lw__kb_fn(kb, LW_FN_LT, cv, end, LW_NONE));
   LW_TRY(lw__nest_bind(&rn->nest, rn->cv, cv));
   return lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
@@ -188,13 +198,6 @@ static lw_status load_row(rows_nest *rn, const lw_vec_elem *loads) {
   return LW_OK;
 }
 
-/* Without room for rows: one vector at a time. */
-static lw_status load_chunk(rows_nest *rn, const lw_vec_elem *loads, const uint32_t *locals) {
-  for (uint32_t i = 0; i < loads->count; i++)
-    lw__nest_loadv(&rn->nest, loads->data[i], locals[i], LW_NONE, LW_NONE, rn->plan->lanes);
-  return LW_OK;
-}
-
 static lw_status accumulate(rows_nest *rn, uint32_t pass, const uint32_t *acc) {
   lw_kbuilder *kb = &rn->nest.kb;
   const lw_region *region = rn->nest.region;
@@ -211,16 +214,22 @@ static lw_status accumulate(rows_nest *rn, uint32_t pass, const uint32_t *acc) {
 }
 
 /* Elements that a later pass reads again and this pass computes go into their arrays. */
-static void keep_computed(rows_nest *rn, uint32_t pass, const uint32_t *locals) {
+static lw_status keep_computed(rows_nest *rn, uint32_t pass, const uint32_t *locals) {
+  lw_kval
+      *value; /* all before the first is stored: a cell may be taken over by what was made of it */
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, rn->stages.kept.count + 1u, sizeof *value,
+                         &value));
+  for (uint32_t i = 0; i < rn->stages.kept.count; i++)
+    if (rn->stages.first[rn->stages.kept.data[i]] == pass && locals[i] != LW_NONE)
+      value[i] = lw__nest_elem(&rn->nest, rn->stages.kept.data[i]);
   for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
-    lw_elem e = rn->stages.kept.data[i];
-    if (rn->stages.first[e] != pass || locals[i] == LW_NONE) continue;
-    lw_kval value = lw__nest_elem(&rn->nest, e);
+    if (rn->stages.first[rn->stages.kept.data[i]] != pass || locals[i] == LW_NONE) continue;
     if (rn->plan->keep == KEEP_SHARED)
-      lw__kb_sset(&rn->nest.kb, locals[i], rn->nest.shared_at, LW_NONE, value);
+      lw__kb_sset(&rn->nest.kb, locals[i], rn->nest.shared_at, LW_NONE, value[i]);
     else
-      lw__kb_lset(&rn->nest.kb, locals[i], rn->nest.whole_at, value);
+      lw__kb_lset(&rn->nest.kb, locals[i], rn->nest.whole_at, value[i]);
   }
+  return LW_OK;
 }
 
 static lw_status store_lanes(rows_nest *rn, const uint32_t *vectors) {
@@ -230,7 +239,7 @@ static lw_status store_lanes(rows_nest *rn, const uint32_t *vectors) {
     if (vectors[i] == LW_NONE)
       lw__nest_store(&rn->nest, &region->outputs.data[i], LW_NONE);
     else
-      lw__kb_lset(&rn->nest.kb, vectors[i], rn->nest.lane_at,
+      lw__kb_lset(&rn->nest.kb, vectors[i], rn->store_at,
                   lw__nest_elem(&rn->nest, region->outputs.data[i].elem));
   }
   return LW_OK;
@@ -247,57 +256,109 @@ static void store_vectors(rows_nest *rn, const uint32_t *vectors) {
   }
 }
 
-/* One pass: a loop over this thread's vectors, a loop over lanes, and what happens to each element.
- */
-static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept,
-                          const uint32_t *vectors) {
+/* What happens to the elements of one vector. |at|: where the vector begins in the lane arrays. */
+static lw_status walk_vector(rows_nest *rn, uint32_t pass, lw_kval k, lw_kval at,
+                             const uint32_t *acc, const uint32_t *kept, const uint32_t *vectors) {
   lw_kbuilder *kb = &rn->nest.kb;
   const rows_plan *plan = rn->plan;
-  if (plan->chunks == 0) return LW_OK; /* a load would be moved out of a loop that never runs */
+  lw_kval lanes = lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes);
+  lw_kval lane = lw__kb_for_n(kb, plan->lanes, LW_KLOOP_UNROLL);
+  LW_TRY(lw__nest_bind(&rn->nest, rn->j, lane));
+  rn->store_at = lane;
+  rn->nest.lane_at = at == LW_NONE ? lane : lw__kb_fn(kb, LW_FN_ADD, at, lane, LW_NONE);
+  rn->nest.whole_at =
+      lw__kb_fn(kb, LW_FN_ADD, lw__kb_fn(kb, LW_FN_MUL, k, lanes, LW_NONE), lane, LW_NONE);
+  if (plan->keep == KEEP_SHARED) /* a thread's own cells, neighbours in neighbouring banks */
+    rn->nest.shared_at =
+        lw__kb_fn(kb, LW_FN_ADD,
+                  lw__kb_fn(kb, LW_FN_MUL, rn->nest.whole_at,
+                            lw__kb_const_i(kb, LW_DTYPE_I32, plan->threads), LW_NONE),
+                  lw__kb_thread(kb), LW_NONE);
+  if (acc) LW_TRY(accumulate(rn, pass, acc));
+  if (kept) LW_TRY(keep_computed(rn, pass, kept));
+  if (vectors) LW_TRY(store_lanes(rn, vectors));
+  lw__kb_end(kb);
+  LW_TRY(lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0)));
+  if (vectors) store_vectors(rn, vectors);
+  return LW_OK;
+}
+
+/* The row is in registers: every vector by itself. */
+static lw_status walk_whole(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept,
+                            const uint32_t *vectors) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  lw_kval k = lw__kb_for_n(kb, rn->plan->chunks, LW_KLOOP_UNROLL), pred;
+  LW_TRY(bind_chunk(rn, k, &pred));
+  if (pred != LW_NONE) lw__kb_if(kb, pred);
+  LW_TRY(walk_vector(rn, pass, k, LW_NONE, acc, kept, vectors));
+  if (pred != LW_NONE) lw__kb_end(kb);
+  lw__kb_end(kb);
+  return LW_OK;
+}
+
+/* Vectors that are asked for before the first of them is used: as many as fit a few registers. */
+static int64_t choose_batch(const rows_nest *rn, const lw_vec_elem *loads) {
+  double words = 0;
+  for (uint32_t i = 0; i < loads->count; i++)
+    words += (double)rn->plan->lanes *
+             (double)lw_dtype_size_bytes(lw__elem_node(rn->nest.pool, loads->data[i])->dtype) / 4;
+  int64_t batch = words > 0 ? (int64_t)(batch_words / words) : most_batch;
+  return lw__max_i64(1, lw__min_i64(lw__min_i64(batch, most_batch), rn->plan->chunks));
+}
+
+/* The row comes from memory in batches of vectors. */
+static lw_status walk_batches(rows_nest *rn, uint32_t pass, const lw_vec_elem *loads,
+                              const uint32_t *acc, const uint32_t *kept, const uint32_t *vectors) {
+  lw_kbuilder *kb = &rn->nest.kb;
+  const rows_plan *plan = rn->plan;
+  int64_t batch = choose_batch(rn, loads);
+  uint32_t *locals;
+  LW_TRY(lw__arena_alloc(&rn->nest.region->pool.arena, loads->count + 1u, sizeof *locals, &locals));
+  for (uint32_t i = 0; i < loads->count; i++) {
+    lw_dtype dtype = lw__elem_node(rn->nest.pool, loads->data[i])->dtype;
+    locals[i] = lw__kb_local(kb, dtype, (uint32_t)(plan->lanes * batch));
+  }
+  rn->ragged = plan->chunks % batch != 0;
+  lw_kval lanes = lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), pred;
+  lw_kval outer = lw__kb_for_n(kb, lw__ceil_div(plan->chunks, batch), LW_KLOOP_SERIAL);
+  lw_kval first = lw__kb_fn(kb, LW_FN_MUL, outer, lw__kb_const_i(kb, LW_DTYPE_I32, batch), LW_NONE);
+  if (loads->count) {
+    lw_kval u = lw__kb_for_n(kb, batch, LW_KLOOP_UNROLL);
+    LW_TRY(bind_chunk(rn, lw__kb_fn(kb, LW_FN_ADD, first, u, LW_NONE), &pred));
+    for (uint32_t i = 0; i < loads->count; i++)
+      lw__nest_loadv(&rn->nest, loads->data[i], locals[i],
+                     lw__kb_fn(kb, LW_FN_MUL, u, lanes, LW_NONE), pred, plan->lanes);
+    lw__kb_end(kb);
+  }
+  for (uint32_t i = 0; i < loads->count; i++)
+    LW_TRY(lw__nest_keep(&rn->nest, loads->data[i], locals[i], LW_HOME_LANE));
+  lw_kval u = lw__kb_for_n(kb, batch, LW_KLOOP_UNROLL),
+          k = lw__kb_fn(kb, LW_FN_ADD, first, u, LW_NONE);
+  LW_TRY(bind_chunk(rn, k, &pred));
+  if (pred != LW_NONE) lw__kb_if(kb, pred);
+  LW_TRY(walk_vector(rn, pass, k, lw__kb_fn(kb, LW_FN_MUL, u, lanes, LW_NONE), acc, kept, vectors));
+  if (pred != LW_NONE) lw__kb_end(kb);
+  lw__kb_end(kb);
+  lw__kb_end(kb);
+  rn->ragged = false;
+  return LW_OK;
+}
+
+/* One pass: this thread's vectors of the row, and what happens to each element. */
+static lw_status walk_row(rows_nest *rn, uint32_t pass, const uint32_t *acc, const uint32_t *kept,
+                          const uint32_t *vectors) {
+  if (rn->plan->chunks == 0) return LW_OK; /* a load would be moved out of a loop that never runs */
   lw_vec_elem loads = {0};
-  uint32_t *locals = NULL;
   uint32_t mark = rn->nest.kept.count;
   lw_status status = vector_loads(rn, pass, &loads);
-  if (status == LW_OK)
-    status =
-        lw__arena_alloc(&rn->nest.region->pool.arena, loads.count + 1u, sizeof *locals, &locals);
-  bool whole = plan->keep == KEEP_REGISTERS;
-  if (status == LW_OK && whole) status = load_row(rn, &loads);
-  for (uint32_t i = 0; i < loads.count && status == LW_OK && !whole; i++) {
-    locals[i] =
-        lw__kb_local(kb, lw__elem_node(rn->nest.pool, loads.data[i])->dtype, (uint32_t)plan->lanes);
-    status = lw__nest_keep(&rn->nest, loads.data[i], locals[i], LW_HOME_LANE);
+  if (rn->plan->keep == KEEP_REGISTERS) {
+    if (status == LW_OK) status = load_row(rn, &loads);
+    if (status == LW_OK) status = walk_whole(rn, pass, acc, kept, vectors);
+  } else {
+    if (status == LW_OK) status = walk_batches(rn, pass, &loads, acc, kept, vectors);
+    rn->nest.kept.count = mark;
   }
-  if (status == LW_OK) {
-    lw_kval k = lw__kb_for_n(kb, plan->chunks, whole ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), pred;
-    status = bind_chunk(rn, k, &pred);
-    if (pred != LW_NONE) lw__kb_if(kb, pred);
-    if (status == LW_OK && !whole) status = load_chunk(rn, &loads, locals);
-    lw_kval lane = lw__kb_for_n(kb, plan->lanes, LW_KLOOP_UNROLL);
-    if (status == LW_OK) status = lw__nest_bind(&rn->nest, rn->j, lane);
-    rn->nest.lane_at = lane;
-    rn->nest.whole_at = lw__kb_fn(
-        kb, LW_FN_ADD,
-        lw__kb_fn(kb, LW_FN_MUL, k, lw__kb_const_i(kb, LW_DTYPE_I32, plan->lanes), LW_NONE), lane,
-        LW_NONE);
-    if (plan->keep == KEEP_SHARED) /* a thread's own cells, neighbours in neighbouring banks */
-      rn->nest.shared_at =
-          lw__kb_fn(kb, LW_FN_ADD,
-                    lw__kb_fn(kb, LW_FN_MUL, rn->nest.whole_at,
-                              lw__kb_const_i(kb, LW_DTYPE_I32, plan->threads), LW_NONE),
-                    lw__kb_thread(kb), LW_NONE);
-    if (status == LW_OK && acc) status = accumulate(rn, pass, acc);
-    if (status == LW_OK && kept) keep_computed(rn, pass, kept);
-    if (status == LW_OK && vectors) status = store_lanes(rn, vectors);
-    lw__kb_end(kb);
-    if (status == LW_OK)
-      status = lw__nest_bind(&rn->nest, rn->j, lw__kb_const_i(kb, LW_DTYPE_I32, 0));
-    if (status == LW_OK && vectors) store_vectors(rn, vectors);
-    if (pred != LW_NONE) lw__kb_end(kb);
-    lw__kb_end(kb);
-    lw__nest_forget(&rn->nest);
-  }
-  if (!whole) rn->nest.kept.count = mark;
+  lw__nest_forget(&rn->nest);
   lw_vec_free(&loads);
   return status;
 }
@@ -380,26 +441,36 @@ static lw_status reduce_pass(rows_nest *rn, uint32_t pass, const uint32_t *kept)
 
 /* Arrays for elements that are computed (not loaded as vectors) and needed again. */
 static lw_status make_kept(rows_nest *rn, uint32_t **out) {
-  LW_TRY(
-      lw__arena_alloc(&rn->nest.region->pool.arena, rn->stages.kept.count + 1u, sizeof **out, out));
+  lw_region *region = rn->nest.region;
+  uint32_t each = (uint32_t)(rn->plan->chunks * rn->plan->lanes), *shared;
+  LW_TRY(lw__arena_alloc(&region->pool.arena, rn->stages.kept.count + 1u, sizeof **out, out));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, rn->stages.slot_count + 1u, sizeof *shared, &shared));
+  for (uint32_t s = 0; s < rn->stages.slot_count && rn->plan->keep == KEEP_SHARED; s++)
+    shared[s] =
+        lw__kb_shared(&rn->nest.kb, slot_type(region, &rn->stages, s), each * rn->plan->threads);
   for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
     lw_elem e = rn->stages.kept.data[i];
     bool vector = lw__nest_is_vector(rn->nest.pool, e, rn->j, rn->plan->lanes);
-    lw_dtype dtype = lw__stages_kept_type(rn->nest.region, e);
-    uint32_t each = (uint32_t)(rn->plan->chunks * rn->plan->lanes);
     if (rn->plan->keep == KEEP_SHARED)
-      (*out)[i] = lw__kb_shared(&rn->nest.kb, dtype, each * rn->plan->threads);
+      (*out)[i] = shared[rn->stages.slot[i]];
     else
-      (*out)[i] = vector ? LW_NONE : lw__kb_local(&rn->nest.kb, dtype, each);
+      (*out)[i] =
+          vector ? LW_NONE : lw__kb_local(&rn->nest.kb, lw__stages_kept_type(region, e), each);
   }
   return LW_OK;
 }
 
+/* What this pass has made is there for the later ones; what it took the place of is gone. */
 static lw_status publish_kept(rows_nest *rn, uint32_t pass, const uint32_t *kept) {
-  for (uint32_t i = 0; i < rn->stages.kept.count; i++)
-    if (rn->stages.first[rn->stages.kept.data[i]] == pass && kept[i] != LW_NONE)
-      LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i],
-                           rn->plan->keep == KEEP_SHARED ? LW_HOME_SHARED : LW_HOME_WHOLE));
+  for (uint32_t i = 0; i < rn->stages.kept.count; i++) {
+    if (rn->stages.first[rn->stages.kept.data[i]] != pass || kept[i] == LW_NONE) continue;
+    bool shared = rn->plan->keep == KEEP_SHARED;
+    for (uint32_t k = 0; k < rn->nest.kept.count && shared; k++)
+      if (rn->nest.kept.data[k].home == LW_HOME_SHARED && rn->nest.kept.data[k].array == kept[i])
+        rn->nest.kept.data[k--] = rn->nest.kept.data[--rn->nest.kept.count];
+    LW_TRY(lw__nest_keep(&rn->nest, rn->stages.kept.data[i], kept[i],
+                         shared ? LW_HOME_SHARED : LW_HOME_WHOLE));
+  }
   lw__nest_forget(&rn->nest);
   return LW_OK;
 }

@@ -23,13 +23,14 @@ static void mark_columns(lw_stages *stages, const lw_elem_pool *pool, lw_ix v0, 
   }
 }
 
-static lw_status keep(lw_stages *stages, const lw_elem_pool *pool, lw_elem e) {
+static lw_status keep(lw_stages *stages, const lw_elem_pool *pool, lw_elem e, uint32_t pass) {
   const lw_elem_node *n = lw__elem_node(pool, e);
   if (n->kind == LW_ELEM_CONST || n->kind == LW_ELEM_INDEX || n->kind == LW_ELEM_GUARD)
     return LW_OK;
   /* A cast is free to repeat, and what it casts from is narrower as a rule. */
   if (n->kind == LW_ELEM_MAP && n->fn == LW_FN_CAST && stages->column[n->arg[0]])
-    return keep(stages, pool, n->arg[0]);
+    return keep(stages, pool, n->arg[0], pass);
+  if (pass > stages->last[e]) stages->last[e] = (uint8_t)pass;
   if (stages->keep[e]) return LW_OK;
   stages->keep[e] = 1;
   return lw_vec_push(&stages->kept, e);
@@ -37,13 +38,36 @@ static lw_status keep(lw_stages *stages, const lw_elem_pool *pool, lw_elem e) {
 
 static lw_status visit(lw_stages *stages, const lw_elem_pool *pool, lw_elem e, uint32_t pass) {
   if (e == LW_NONE || !stages->column[e]) return LW_OK;
-  if (stages->first[e] < pass) return keep(stages, pool, e);
+  if (stages->first[e] < pass) return keep(stages, pool, e, pass);
   if (stages->first[e] == pass) return LW_OK;
   stages->first[e] = (uint8_t)pass;
   const lw_elem_node *n = lw__elem_node(pool, e);
   for (int i = 0; i < 3; i++) LW_TRY(visit(stages, pool, n->arg[i], pass));
   for (uint32_t i = 0; i < n->coord_count; i++)
     LW_TRY(visit(stages, pool, pool->coords.data[n->coord_begin + i].elem, pass));
+  return LW_OK;
+}
+
+/* An element may take the place of one that is read for the last time in the pass that makes it:
+ * each cell is read before it is written. */
+static lw_status share_slots(lw_stages *stages, lw_region *region) {
+  uint32_t count = stages->kept.count;
+  lw_elem *holder;
+  LW_TRY(lw__arena_alloc(&region->pool.arena, count + 1u, sizeof *stages->slot, &stages->slot));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, count + 1u, sizeof *holder, &holder));
+  for (uint32_t pass = 0; pass <= region->stage_count; pass++)
+    for (uint32_t i = 0; i < count; i++) {
+      lw_elem e = stages->kept.data[i];
+      if (stages->first[e] != pass) continue;
+      uint32_t s = 0;
+      while (s < stages->slot_count &&
+             (stages->last[holder[s]] > pass ||
+              lw__stages_kept_type(region, holder[s]) != lw__stages_kept_type(region, e)))
+        s++;
+      if (s == stages->slot_count) stages->slot_count++;
+      holder[s] = e;
+      stages->slot[i] = s;
+    }
   return LW_OK;
 }
 
@@ -55,6 +79,7 @@ lw_status lw__stages_init(lw_stages *stages, lw_region *region, lw_ix v0, lw_ix 
   LW_TRY(lw__arena_alloc(&region->pool.arena, count, 1, &stages->column));
   LW_TRY(lw__arena_alloc(&region->pool.arena, count, 1, &stages->first));
   LW_TRY(lw__arena_alloc(&region->pool.arena, count, 1, &stages->keep));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, count, 1, &stages->last));
   memset(stages->first, 0xff, count);
   mark_columns(stages, pool, v0, v1);
   for (uint32_t s = 0; s < region->stage_count; s++)
@@ -63,7 +88,7 @@ lw_status lw__stages_init(lw_stages *stages, lw_region *region, lw_ix v0, lw_ix 
         LW_TRY(visit(stages, pool, region->reductions.data[i].term, s));
   for (uint32_t i = 0; i < region->outputs.count; i++)
     LW_TRY(visit(stages, pool, region->outputs.data[i].elem, region->stage_count));
-  return LW_OK;
+  return share_slots(stages, region);
 }
 
 void lw__stages_deinit(lw_stages *stages) { lw_vec_free(&stages->kept); }

@@ -10,6 +10,10 @@ typedef struct lw_stages {
   uint8_t *column;   /* per element: does it change along the row? */
   uint8_t *first;    /* per element: first pass that computes it, UINT8_MAX: none */
   uint8_t *keep;     /* per element: computed in pass |first|, read again later */
+  uint8_t *last;     /* per kept element: the last pass that reads it */
+  uint32_t
+      *slot; /* per kept element (index in |kept|): those whose lives do not overlap share one */
+  uint32_t slot_count;
   lw_vec_elem kept;  /* those with keep set */
 } lw_stages;
 

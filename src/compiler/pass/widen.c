@@ -1,5 +1,6 @@
-/* widen.c: rebuilds a graph with narrow floats kept in f32. On the CPU that saves conversions everywhere; on a GPU small
- * values cost a launch and no bandwidth, so their rounding would be lost accuracy for nothing. */
+/* widen.c: rebuilds a graph with narrow floats kept in f32. On the CPU that saves conversions
+ * everywhere; on a GPU small values cost a launch and no bandwidth, so their rounding would be lost
+ * accuracy for nothing. */
 #include "compiler/pass/widen.h"
 
 #include <string.h>
@@ -7,18 +8,21 @@
 typedef struct widener {
   const lw_graph *from;
   lw_graph *to;
-  lw_value_id *now;   /* per old value: its new value, maybe wider */
-  lw_value_id *wide;  /* per old value: its f32 form, LW_NONE: not made yet */
+  lw_value_id *now;  /* per old value: its new value, maybe wider */
+  lw_value_id *wide; /* per old value: its f32 form, LW_NONE: not made yet */
   int64_t most_elements;
 } widener;
 
 static bool is_narrow(lw_dtype t) { return t == LW_DTYPE_F16 || t == LW_DTYPE_BF16; }
 
-static lw_dtype type_now(const widener *w, lw_value_id old) { return lw__value(w->to, w->now[old])->dtype; }
+static lw_dtype type_now(const widener *w, lw_value_id old) {
+  return lw__value(w->to, w->now[old])->dtype;
+}
 
 static lw_status as_wide(widener *w, lw_value_id old, lw_value_id *out) {
   if (!is_narrow(type_now(w, old))) return *out = w->now[old], LW_OK;
-  if (w->wide[old] == LW_NONE) LW_TRY(lw__graph_cast(w->to, w->now[old], LW_DTYPE_F32, &w->wide[old]));
+  if (w->wide[old] == LW_NONE)
+    LW_TRY(lw__graph_cast(w->to, w->now[old], LW_DTYPE_F32, &w->wide[old]));
   return *out = w->wide[old], LW_OK;
 }
 
@@ -67,7 +71,8 @@ static lw_status rebuild_pad(widener *w, const lw_node *node, lw_value_id in, lw
   const lw_shape *before = &lw__value(w->from, lw__operand(w->from, node, 0))->shape;
   const lw_shape *after = &lw__value(w->from, node->result)->shape;
   int64_t hi[LW_MAX_RANK];
-  for (uint32_t d = 0; d < after->rank; d++) hi[d] = after->dim[d] - before->dim[d] - node->attr.pad.lo[d];
+  for (uint32_t d = 0; d < after->rank; d++)
+    hi[d] = after->dim[d] - before->dim[d] - node->attr.pad.lo[d];
   return lw__graph_pad(w->to, in, node->attr.pad.lo, hi, node->attr.pad.value, out);
 }
 
@@ -76,13 +81,15 @@ static lw_status rebuild_window(widener *w, const lw_node *node, lw_value_id in,
   uint32_t count = node->attr.window.count;
   int64_t size[4];
   for (uint32_t i = 0; i < count; i++) size[i] = after->dim[after->rank - count + i];
-  return lw__graph_window(w->to, in, count, node->attr.window.axis, size, node->attr.window.stride, node->attr.window.dilation, out);
+  return lw__graph_window(w->to, in, count, node->attr.window.axis, size, node->attr.window.stride,
+                          node->attr.window.dilation, out);
 }
 
 static lw_status rebuild_cast(widener *w, const lw_node *node, lw_value_id *out) {
   lw_value_id old = lw__operand(w->from, node, 0);
   lw_dtype to = lw__value(w->from, node->result)->dtype;
-  if (should_widen(w, node) && lw__dtype_is_float(type_now(w, old)) && type_now(w, old) != LW_DTYPE_F64)
+  if (should_widen(w, node) && lw__dtype_is_float(type_now(w, old)) &&
+      type_now(w, old) != LW_DTYPE_F64)
     return as_wide(w, old, out);
   return lw__graph_cast(w->to, w->now[old], should_widen(w, node) ? LW_DTYPE_F32 : to, out);
 }
@@ -91,22 +98,25 @@ static lw_status rebuild(widener *w, const lw_node *node, const lw_value_id *in,
   lw_graph *g = w->to;
   const lw_value *v = lw__value(w->from, node->result);
   switch (node->op) {
-  case LW_OP_INPUT: return lw__graph_input(g, v->dtype, &v->shape, v->name, out);
-  case LW_OP_CONST: return lw__graph_const(g, v->dtype, &v->shape, node->attr.constant.data, out);
-  case LW_OP_IOTA: return lw__graph_iota(g, v->dtype, &v->shape, node->attr.axis, out);
-  case LW_OP_MAP: return lw__graph_map(g, node->attr.fn, in, out);
-  case LW_OP_RESHAPE: return lw__graph_reshape(g, in[0], &v->shape, out);
-  case LW_OP_PERMUTE: return lw__graph_permute(g, in[0], node->attr.perm, out);
-  case LW_OP_EXPAND: return lw__graph_expand(g, in[0], &v->shape, out);
-  case LW_OP_SLICE: return rebuild_slice(w, node, in[0], out);
-  case LW_OP_PAD: return rebuild_pad(w, node, in[0], out);
-  case LW_OP_WINDOW: return rebuild_window(w, node, in[0], out);
-  case LW_OP_CONCAT: return lw__graph_concat(g, in, node->operand_count, node->attr.axis, out);
-  case LW_OP_REDUCE: return lw__graph_reduce(g, node->attr.reduce.fn, in[0], node->attr.reduce.axes, out);
-  case LW_OP_DOT: return lw__graph_dot(g, in[0], in[1], out);
-  case LW_OP_CONV: return lw__graph_conv(g, in[0], in[1], &node->attr.conv, out);
-  case LW_OP_GATHER: return lw__graph_gather(g, in[0], in + 1, node->operand_count - 1, node->attr.gather.select, &v->shape, out);
-  default: return LW_STATUS_INTERNAL;
+    case LW_OP_INPUT: return lw__graph_input(g, v->dtype, &v->shape, v->name, out);
+    case LW_OP_CONST: return lw__graph_const(g, v->dtype, &v->shape, node->attr.constant.data, out);
+    case LW_OP_IOTA: return lw__graph_iota(g, v->dtype, &v->shape, node->attr.axis, out);
+    case LW_OP_MAP: return lw__graph_map(g, node->attr.fn, in, out);
+    case LW_OP_RESHAPE: return lw__graph_reshape(g, in[0], &v->shape, out);
+    case LW_OP_PERMUTE: return lw__graph_permute(g, in[0], node->attr.perm, out);
+    case LW_OP_EXPAND: return lw__graph_expand(g, in[0], &v->shape, out);
+    case LW_OP_SLICE: return rebuild_slice(w, node, in[0], out);
+    case LW_OP_PAD: return rebuild_pad(w, node, in[0], out);
+    case LW_OP_WINDOW: return rebuild_window(w, node, in[0], out);
+    case LW_OP_CONCAT: return lw__graph_concat(g, in, node->operand_count, node->attr.axis, out);
+    case LW_OP_REDUCE:
+      return lw__graph_reduce(g, node->attr.reduce.fn, in[0], node->attr.reduce.axes, out);
+    case LW_OP_DOT: return lw__graph_dot(g, in[0], in[1], out);
+    case LW_OP_CONV: return lw__graph_conv(g, in[0], in[1], &node->attr.conv, out);
+    case LW_OP_GATHER:
+      return lw__graph_gather(g, in[0], in + 1, node->operand_count - 1, node->attr.gather.select,
+                              &v->shape, out);
+    default: return LW_STATUS_INTERNAL;
   }
 }
 
@@ -117,13 +127,17 @@ static lw_status widen_node(widener *w, lw_node_id id) {
   if (node->operand_count > LW_ARRAY_COUNT(few))
     LW_TRY(lw__arena_alloc(&w->to->arena, node->operand_count, sizeof *in, &in));
   w->to->where = node->name;
-  if (node->op == LW_OP_MAP && node->attr.fn == LW_FN_CAST) return rebuild_cast(w, node, &w->now[node->result]);
-  if (kind == LW_KIND_MOVE || node->op == LW_OP_GATHER) LW_TRY(follow(w, node, in));
-  else LW_TRY(compute_operands(w, node, in));
+  if (node->op == LW_OP_MAP && node->attr.fn == LW_FN_CAST)
+    return rebuild_cast(w, node, &w->now[node->result]);
+  if (kind == LW_KIND_MOVE || node->op == LW_OP_GATHER)
+    LW_TRY(follow(w, node, in));
+  else
+    LW_TRY(compute_operands(w, node, in));
   LW_TRY(rebuild(w, node, in, &w->now[node->result]));
   lw_value *made = lw__value(w->to, w->now[node->result]);
   const lw_value *old = lw__value(w->from, node->result);
-  if (!made->name && old->name) LW_TRY(lw__arena_strndup(&w->to->arena, old->name, strlen(old->name), &made->name));
+  if (!made->name && old->name)
+    LW_TRY(lw__arena_strndup(&w->to->arena, old->name, strlen(old->name), &made->name));
   return LW_OK;
 }
 
@@ -139,7 +153,8 @@ static lw_status widen_all(widener *w) {
   return lw__graph_compact(w->to);
 }
 
-lw_status lw__pass_widen(const lw_graph *graph, int64_t most_elements, lw_diag *diag, lw_graph *out) {
+lw_status lw__pass_widen(const lw_graph *graph, int64_t most_elements, lw_diag *diag,
+                         lw_graph *out) {
   widener w = {.from = graph, .to = out, .most_elements = most_elements};
   LW_TRY(lw__graph_init(out, diag));
   size_t values = graph->values.count + 1u;
