@@ -12,16 +12,39 @@ static const lw_proto_graph *control_graph(lw_call *c, const char *name) {
   return NULL;
 }
 
+/* Both branches, and a choice for each output: nothing that a graph computes has effects. */
+static void control_both(lw_call *c, const lw_proto_graph *yes, const lw_proto_graph *no) {
+  lw_value_id *a = lw__b_alloc(c, c->out_count, sizeof *a),
+              *b = lw__b_alloc(c, c->out_count, sizeof *b);
+  lw_shape scalar = {0}, shape = lw__b_shape(c, lw__call_in(c, 0));
+  if (lw__call_ok(c) && lw__shape_numel(&shape) != 1)
+    lw__call_invalid(c, "its condition must be one value");
+  if (a == NULL || b == NULL) return;
+  lw_value_id condition = lw__b_reshape(c, lw__call_in(c, 0), &scalar);
+  lw__call_inline(c, yes, NULL, 0, a, c->out_count);
+  lw__call_inline(c, no, NULL, 0, b, c->out_count);
+  for (uint32_t i = 0; i < c->out_count && lw__call_ok(c); i++) {
+    lw_shape sa = lw__b_shape(c, a[i]), sb = lw__b_shape(c, b[i]);
+    if (lw__b_dtype(c, a[i]) != lw__b_dtype(c, b[i]) || !lw__shape_eq(c->graph, &sa, &sb) ||
+        lw__import_sequence(c->im, a[i]) != NULL) {
+      lw__call_unsupported(
+          c, "a condition that is computed from data, with branches of different shapes");
+      return;
+    }
+    lw__call_out(c, i, a[i] == b[i] ? a[i] : lw__b_select(c, condition, a[i], b[i]));
+  }
+}
+
 void lw__op_if(lw_call *c) {
   const lw_proto_graph *yes = control_graph(c, "then_branch"),
                        *no = control_graph(c, "else_branch");
   double condition;
   if (!lw__call_ok(c)) return;
-  if (!lw__call_known_scalar(c, c->in[0], &condition)) {
-    lw__call_unsupported(c, "a condition that is computed from data");
-    return;
+  if (lw__call_known_scalar(c, c->in[0], &condition)) {
+    lw__call_inline(c, condition != 0 ? yes : no, NULL, 0, c->out, c->out_count);
+  } else {
+    control_both(c, yes, no);
   }
-  lw__call_inline(c, condition != 0 ? yes : no, NULL, 0, c->out, c->out_count);
 }
 
 /* ---- loops ----------------------------------------------------------------------------------*/

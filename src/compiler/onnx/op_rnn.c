@@ -21,7 +21,8 @@ typedef struct lw_rnn {
   int64_t steps, hidden;
   lw_extent batch;
   lw_dtype dtype, compute;
-  lw_value_id x; /* [T, B, I] in the compute type */
+  lw_value_id x;       /* [T, B, I] in the compute type */
+  lw_value_id lengths; /* [B, 1] i64; LW_NONE: all steps count for all samples */
   lw_rnn_activation act[2][3];
 } lw_rnn;
 
@@ -216,6 +217,7 @@ static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id
   for (int64_t n = 0; n < r->steps && lw__call_ok(c); n++) {
     int64_t t = backward ? r->steps - 1 - n : n;
     lw_value_id xt = lw__b_squeeze(c, lw__b_slice(c, w.xw, 0, t, 1, 1), 0);
+    lw_value_id old_h = *h, old_cell = *cell;
     if (r->kind == LW_RNN_LSTM)
       rnn_step_lstm(c, r, &w, xt, h, cell);
     else if (r->kind == LW_RNN_GRU)
@@ -223,6 +225,12 @@ static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id
     else
       *h = rnn_activate(c, r, direction, 0, lw__b_add(c, xt, lw__b_matmul(c, *h, w.recurrent)));
     steps[t] = *h;
+    if (r->lengths != LW_NONE) { /* behind its end a sample keeps its state and gives zeros */
+      lw_value_id counts = lw__b_map2s(c, LW_FN_GT, r->lengths, (double)t);
+      steps[t] = lw__b_select(c, counts, *h, zero);
+      *h = lw__b_select(c, counts, *h, old_h);
+      if (r->kind == LW_RNN_LSTM) *cell = lw__b_select(c, counts, *cell, old_cell);
+    }
     if (c->graph->nodes.count > c->im->limits.nodes)
       lw__call_unsupported(c, "more operations than the limit");
   }
@@ -235,17 +243,20 @@ static lw_value_id rnn_join(lw_call *c, const lw_rnn *r, const lw_value_id *part
   return lw__b_cast(c, lw__b_concat(c, both, r->directions, axis), r->dtype);
 }
 
-static void rnn_check_lengths(lw_call *c, const lw_rnn *r) {
-  uint32_t count;
-  if (!lw__call_has(c, 4)) return;
-  if (!lw__contents_has(&c->im->contents, c->in[4])) {
-    lw__call_unsupported(c, "sequence_lens that are computed from data");
-    return;
+/* Lengths that are all the whole length need no care. */
+static void rnn_read_lengths(lw_call *c, lw_rnn *r) {
+  lw_value_id lengths = lw__call_in(c, 4);
+  lw_shape shape = lw__b_shape(c, lengths);
+  bool whole = lengths == LW_NONE || lw__contents_has(&c->im->contents, lengths);
+  for (int64_t i = 0, n = lw__shape_numel(&shape); lengths != LW_NONE && whole && i < n; i++) {
+    lw_content_elem e;
+    (void)lw__contents_get(&c->im->contents, lengths, i, &e);
+    whole = e.kind == LW_CONTENT_NUMBER && e.value.i == r->steps;
   }
-  const int64_t *lengths = lw__call_numbers(c, 4, &count);
-  for (uint32_t i = 0; i < count && lengths != NULL; i++) {
-    if (lengths[i] != r->steps) lw__call_unsupported(c, "sequences of different lengths");
-  }
+  r->lengths = LW_NONE;
+  if (whole || !lw__call_ok(c)) return;
+  if (shape.rank != 1) lw__call_invalid(c, "sequence_lens must be a vector");
+  r->lengths = lw__b_unsqueeze(c, lw__b_cast(c, lengths, LW_DTYPE_I64), 1);
 }
 
 static bool rnn_read(lw_call *c, lw_rnn *r) {
@@ -277,7 +288,7 @@ static bool rnn_read(lw_call *c, lw_rnn *r) {
   if (r->hidden < 1 || r->hidden > INT32_MAX)
     lw__call_invalid(c, "hidden_size %lld", (long long)r->hidden);
   rnn_read_activations(c, r);
-  rnn_check_lengths(c, r);
+  rnn_read_lengths(c, r);
   return lw__call_ok(c);
 }
 

@@ -10,6 +10,7 @@
 
 #include "compiler/onnx/import.h"
 #include "compiler/onnx/operators.h"
+#include "compiler/onnx/proto.h"
 #include "writer.h"
 
 typedef struct lw_imported {
@@ -373,6 +374,30 @@ static void test_if(void **state) {
   }
 }
 
+/* A condition that is data: both branches are computed. */
+static void test_if_on_data(void **state) {
+  (void)state;
+  lw_imported m;
+  lw_text g = graph_of("2", "y"), node = pb_node("If", "c", "y");
+  pb_part(&g, 11, pb_value("c", LW_PROTO_BOOL, ""));
+  pb_attr_graph(&node, "then_branch", branch("Exp", "x", "b"));
+  pb_attr_graph(&node, "else_branch", branch("Neg", "x", "b"));
+  pb_part(&g, 1, node);
+  import(g, &m);
+  assert_int_equal(m.status, LW_OK);
+  assert_int_equal(lw__producer(&m.graph, m.graph.outputs.data[0])->attr.fn, LW_FN_SELECT);
+  imported_end(&m);
+  g = graph_of("2", "y");
+  node = pb_node("If", "c", "y");
+  pb_part(&g, 11, pb_value("c", LW_PROTO_BOOL, ""));
+  pb_attr_graph(&node, "then_branch", branch("Exp", "x", "b"));
+  pb_attr_graph(&node, "else_branch", branch("Shape", "x", "b"));
+  pb_part(&g, 1, node);
+  import(g, &m);
+  assert_int_equal(m.status, LW_STATUS_UNSUPPORTED);
+  imported_end(&m);
+}
+
 /* A model with function F of domain "local" whose body is |node| (and maybe a call of itself). */
 static void import_function(lw_text body, const char *call_attr, int64_t value, lw_imported *out) {
   lw_text g = graph_of("2 3", "y"), node = pb_node("F", "x", "y"), function = {0}, import_ = {0},
@@ -509,6 +534,7 @@ int main(void) {
       cmocka_unit_test(test_data_dependent_shape),
       cmocka_unit_test(test_anonymous_dims),
       cmocka_unit_test(test_if),
+      cmocka_unit_test(test_if_on_data),
       cmocka_unit_test(test_function),
       cmocka_unit_test(test_function_bomb),
       cmocka_unit_test(test_out_of_memory),
