@@ -1,5 +1,6 @@
-/* op_scatter.c: writing at given places. The places must be known on import: the result is then a
- * choice of elements from the data and the updates. */
+/* op_scatter.c: writing at given places. Where the places are known on import the result is a
+ * choice of elements from the data and the updates. Else each place looks for the updates that name
+ * it: places * updates comparisons. */
 #include <string.h>
 
 #include "compiler/onnx/import_internal.h"
@@ -38,10 +39,13 @@ typedef struct lw_scatter {
   int64_t *target; /* per update: its place in the data */
 } lw_scatter;
 
-static bool scatter_begin(lw_call *c, lw_scatter *s) {
+static void scatter_read_reduction(lw_call *c, lw_scatter *s) {
   static const char *const reductions[] = {"none", "add", "mul", "max", "min", NULL};
-  lw_shape shape = lw__b_shape(c, s->x), given = lw__b_shape(c, s->updates);
   s->reduction = (lw_scatter_reduction)lw__call_choice(c, "reduction", reductions);
+}
+
+static bool scatter_begin(lw_call *c, lw_scatter *s) {
+  lw_shape shape = lw__b_shape(c, s->x), given = lw__b_shape(c, s->updates);
   for (uint32_t d = 0; d < shape.rank; d++) (void)lw__call_static(c, shape.dim[d]);
   for (uint32_t d = 0; d < given.rank; d++) (void)lw__call_static(c, given.dim[d]);
   s->count = lw__shape_numel(&shape);
@@ -99,6 +103,111 @@ static void scatter_end(lw_call *c, const lw_scatter *s) {
   lw__call_out(c, 0, lw__b_reshape(c, y, &shape));
 }
 
+/* ---- places that are computed ---------------------------------------------------------------*/
+
+static bool scatter_is_known(const lw_call *c, lw_value_id indices, lw_value_id x) {
+  enum { TABLE_MAX = 1 << 20 };
+  lw_shape shape = lw__b_shape(c, indices), data = lw__b_shape(c, x);
+  int64_t count = lw__shape_numel(&shape), size = lw__shape_numel(&data);
+  if (indices == LW_NONE || count < 0 || size < 0 || size > TABLE_MAX) return false;
+  if (!lw__contents_has(&c->im->contents, indices)) return false;
+  lw_content_elem e;
+  for (int64_t i = 0; i < count; i++) {
+    (void)lw__contents_get(&c->im->contents, indices, i, &e);
+    if (e.kind != LW_CONTENT_NUMBER) return false;
+  }
+  return true;
+}
+
+/* Negative indices counted from the end. */
+static lw_value_id scatter_wrap(lw_call *c, lw_value_id index, lw_extent extent) {
+  lw_value_id i = lw__b_cast(c, index, LW_DTYPE_I64);
+  double n = (double)lw__call_static(c, extent);
+  return lw__b_select(c, lw__b_map2s(c, LW_FN_LT, i, 0), lw__b_adds(c, i, n), i);
+}
+
+/* |x| with the updates that |match| [.., places, updates, ..] (at |axis|, |axis|+1) assigns to each
+ * place; |updates| has its dim of updates at |axis|, and x's other dims. */
+static lw_value_id scatter_matched(lw_call *c, lw_scatter_reduction reduction, lw_value_id x,
+                                   lw_value_id updates, lw_value_id match, uint32_t axis) {
+  static const lw_red reds[] = {LW_RED_MAX, LW_RED_SUM, LW_RED_PROD, LW_RED_MAX, LW_RED_MIN};
+  lw_red red = reds[reduction];
+  lw_shape shape = lw__b_shape(c, x), line = {1, {lw__b_dim(c, updates, axis)}};
+  lw_dtype dtype = lw__b_dtype(c, x);
+  if (reduction != SCATTER_NONE) {
+    lw_value_id wide = lw__b_up(c, x), none = lw__b_identity(c, red, lw__b_dtype(c, wide));
+    lw_value_id terms = lw__b_unsqueeze(c, lw__b_up(c, updates), axis);
+    terms = lw__b_reduce(c, red, lw__b_select(c, match, terms, none), 1u << (axis + 1), false);
+    return lw__b_cast(c, lw__b_map2(c, lw__red_info[red].combine, wide, terms), dtype);
+  }
+  lw_value_id number = lw__b_iota(c, LW_DTYPE_I64, &line, 0);
+  number = lw__b_along(c, number, axis + 1, shape.rank + 1);
+  lw_value_id last = lw__b_select(c, match, number, lw__b_scalar(c, LW_DTYPE_I64, -1));
+  last = lw__b_broadcast(c, lw__b_reduce(c, LW_RED_MAX, last, 1u << (axis + 1), false), &shape);
+  lw_value_id hit = lw__b_map2s(c, LW_FN_GE, last, 0), safe = lw__b_map2s(c, LW_FN_MAX, last, 0);
+  int8_t select[LW_MAX_RANK];
+  for (uint32_t d = 0; d < shape.rank; d++) select[d] = (int8_t)(d == axis ? 0 : -1 - (int)d);
+  return lw__b_select(c, hit, lw__b_gather(c, updates, &safe, 1, select, &shape), x);
+}
+
+/* Along one axis; updates that are shorter than the data elsewhere are filled up with ones that go
+ * nowhere. */
+static void scatter_along(lw_call *c, const lw_scatter *s, lw_value_id indices, uint32_t axis) {
+  lw_shape data = lw__b_shape(c, s->x), places = lw__b_shape(c, indices);
+  int64_t lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
+  for (uint32_t d = 0; d < data.rank && lw__call_ok(c); d++) {
+    if (d == axis || lw__call_same_extent(c, data.dim[d], places.dim[d])) continue;
+    hi[d] = lw__call_static(c, data.dim[d]) - lw__call_static(c, places.dim[d]);
+    if (hi[d] < 0) lw__call_invalid(c, "its indices do not fit");
+  }
+  if (!lw__call_ok(c)) return;
+  if (lw__call_static(c, places.dim[axis]) == 0) {
+    lw__call_out(c, 0, s->x);
+    return;
+  }
+  lw_value_id wrapped = scatter_wrap(c, indices, data.dim[axis]);
+  wrapped = lw__b_pad(c, wrapped, lo, hi, (lw_scalar){.i = INT64_MIN});
+  lw_value_id updates = lw__b_pad(c, s->updates, lo, hi, (lw_scalar){.i = 0});
+  lw_shape line = {1, {data.dim[axis]}};
+  lw_value_id place = lw__b_along(c, lw__b_iota(c, LW_DTYPE_I64, &line, 0), axis, data.rank + 1);
+  lw_value_id match = lw__b_map2(c, LW_FN_EQ, lw__b_unsqueeze(c, wrapped, axis), place);
+  lw__call_out(c, 0, scatter_matched(c, s->reduction, s->x, updates, match, axis));
+}
+
+/* Tuples of |depth| coordinates name whole slices of the data. */
+static void scatter_tuples(lw_call *c, const lw_scatter *s, lw_value_id indices, uint32_t depth) {
+  lw_shape data = lw__b_shape(c, s->x);
+  uint32_t rank = lw__b_rank(c, indices);
+  int64_t stride = 1;
+  lw_value_id flat = lw__b_merge(c, indices, 0, rank - 1), linear = LW_NONE;
+  for (uint32_t k = depth; k-- > 0;) {
+    lw_value_id one = lw__b_squeeze(c, lw__b_slice(c, flat, 1, k, 1, 1), 1);
+    one = lw__b_muls(c, scatter_wrap(c, one, data.dim[k]), (double)stride);
+    linear = linear == LW_NONE ? one : lw__b_add(c, linear, one);
+    if (!lw__mul_i64(stride, lw__call_static(c, data.dim[k]), &stride)) return;
+  }
+  lw_value_id x = lw__b_merge(c, lw__b_merge(c, s->x, depth, data.rank), 0, depth);
+  uint32_t lead = rank - 1, own = lw__b_rank(c, s->updates);
+  if (!lw__call_ok(c) || own < lead) return;
+  lw_value_id updates = lw__b_merge(c, lw__b_merge(c, s->updates, lead, own), 0, lead);
+  if (lw__b_dim(c, updates, 0) == 0) {
+    lw__call_out(c, 0, s->x);
+    return;
+  }
+  if (!lw__call_same_extent(c, lw__b_dim(c, updates, 1), lw__b_dim(c, x, 1)) ||
+      !lw__call_same_extent(c, lw__b_dim(c, updates, 0), lw__b_dim(c, linear, 0))) {
+    lw__call_invalid(c, "its updates do not fit");
+    return;
+  }
+  lw_shape line = {1, {lw__b_dim(c, x, 0)}};
+  lw_value_id place = lw__b_along(c, lw__b_iota(c, LW_DTYPE_I64, &line, 0), 0, 3);
+  lw_value_id match = lw__b_map2(c, LW_FN_EQ, lw__b_along(c, linear, 1, 3), place);
+  lw_value_id y = scatter_matched(c, s->reduction, x, updates, match, 0);
+  lw__call_out(c, 0, lw__b_reshape(c, y, &data));
+}
+
+/* ---- operators ------------------------------------------------------------------------------*/
+
 static void scatter_strides(const lw_shape *shape, int64_t *stride) {
   int64_t step = 1;
   for (uint32_t d = shape->rank; d-- > 0; step *= shape->dim[d]) stride[d] = step;
@@ -113,6 +222,12 @@ void lw__op_scatter_elements(lw_call *c) {
   int64_t stride[LW_MAX_RANK];
   if (places.rank != data.rank || !lw__shape_eq(c->graph, &places, &given)) {
     lw__call_invalid(c, "its indices do not fit");
+  }
+  scatter_read_reduction(c, &s);
+  if (!lw__call_ok(c)) return;
+  if (!scatter_is_known(c, indices, s.x)) {
+    scatter_along(c, &s, indices, axis);
+    return;
   }
   if (!scatter_begin(c, &s)) return;
   for (uint32_t d = 0; d < data.rank; d++) {
@@ -138,6 +253,12 @@ void lw__op_scatter_nd(lw_call *c) {
   if (places.rank == 0) lw__call_invalid(c, "its indices are a scalar");
   int64_t depth = lw__call_ok(c) ? lw__call_static(c, places.dim[places.rank - 1]) : 0;
   if (depth < 1 || depth > data.rank) lw__call_invalid(c, "%lld coordinates", (long long)depth);
+  scatter_read_reduction(c, &s);
+  if (!lw__call_ok(c)) return;
+  if (!scatter_is_known(c, indices, s.x)) {
+    scatter_tuples(c, &s, indices, (uint32_t)depth);
+    return;
+  }
   if (!scatter_begin(c, &s)) return;
   for (uint32_t d = 0; d < places.rank; d++) (void)lw__call_static(c, places.dim[d]);
   if (!lw__call_ok(c)) return;
