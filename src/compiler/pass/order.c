@@ -6,8 +6,9 @@
 
 #include "compiler/pass/rewriter.h"
 
-/* key[level]: hash of what lies within |level| nodes above a value. The last one: everything above
- * it, data too. */
+/* key[level]: hash of what lies within |level| nodes above a value, without extents, so that a
+ * network is ordered alike for every size of its batch. The last one: everything above it, extents
+ * and data too. */
 enum { ORDER_LEVELS = 6, ORDER_KEYS = ORDER_LEVELS + 1 };
 
 typedef struct order_keys {
@@ -55,10 +56,10 @@ static lw_hash source_key(const lw_graph *g, const lw_node *node, lw_hash own) {
 static void make_keys(const lw_graph *g, lw_node_id n, order_keys *keys) {
   const lw_node *node = lw__node(g, n);
   order_keys *mine = &keys[node->result];
-  lw_hash own = lw__node_key(g, n);
-  mine->key[0] = own;
+  lw_hash kind = lw__node_kind_key(g, n), own = lw__node_key(g, n);
+  mine->key[0] = kind;
   for (int level = 1; level < ORDER_LEVELS; level++) {
-    mine->key[level] = combine_operands(g, node, keys, level - 1, own);
+    mine->key[level] = combine_operands(g, node, keys, level - 1, kind);
   }
   mine->key[ORDER_LEVELS] = node->operand_count == 0
                                 ? source_key(g, node, own)

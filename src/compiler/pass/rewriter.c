@@ -242,14 +242,23 @@ static lw_hash hash_attr(const lw_graph *g, const lw_node *node, lw_hash h) {
   return h;
 }
 
-lw_hash lw__node_key(const lw_graph *g, lw_node_id n) {
-  const lw_node *node = lw__node(g, n);
+static lw_hash hash_head(const lw_graph *g, const lw_node *node) {
   const lw_value *value = lw__value(g, node->result);
   uint32_t head[4] = {(uint32_t)node->op, (uint32_t)value->dtype, value->shape.rank,
                       node->operand_count};
-  lw_hash h = lw__hash_bytes(head, sizeof head, (lw_hash){0, 0});
-  h = lw__hash_bytes(value->shape.dim, value->shape.rank * sizeof value->shape.dim[0], h);
+  return lw__hash_bytes(head, sizeof head, (lw_hash){0, 0});
+}
+
+lw_hash lw__node_key(const lw_graph *g, lw_node_id n) {
+  const lw_node *node = lw__node(g, n);
+  const lw_shape *shape = &lw__value(g, node->result)->shape;
+  lw_hash h = lw__hash_bytes(shape->dim, shape->rank * sizeof shape->dim[0], hash_head(g, node));
   return hash_attr(g, node, h);
+}
+
+lw_hash lw__node_kind_key(const lw_graph *g, lw_node_id n) {
+  const lw_node *node = lw__node(g, n);
+  return hash_attr(g, node, hash_head(g, node));
 }
 
 const char *lw__node_label(const lw_graph *g, lw_node_id n) {

@@ -49,6 +49,8 @@ bool lw__is_nonnegative(const lw_graph *graph, lw_value_id v);
 /* What tells two nodes with equal operands apart: operator, attributes, type and shape, without
  * constants' data. */
 lw_hash lw__node_key(const lw_graph *graph, lw_node_id n);
+/* The same without the extents of the shape: equal for all sizes of a batch. */
+lw_hash lw__node_kind_key(const lw_graph *graph, lw_node_id n);
 /* Node names for messages; never NULL. */
 const char *lw__node_label(const lw_graph *graph, lw_node_id n);
 
