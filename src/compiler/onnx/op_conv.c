@@ -327,7 +327,7 @@ void lw__op_col2im(lw_call *c) {
     kernel.dim[kernel.rank++] = block[s];
     if (taps != 0) w.pad_hi[s] -= free % w.stride[s]; /* what no block reaches */
   }
-  int64_t size;
+  int64_t size = 0;
   if (taps == 0 || width % taps != 0 || !lw__mul_i64(width, taps, &size))
     lw__call_invalid(c, "its blocks do not fit");
   float *weight = lw__call_ok(c) ? lw__b_alloc(c, size, sizeof *weight) : NULL;

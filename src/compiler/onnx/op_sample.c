@@ -49,7 +49,7 @@ static lw_value_id sample_scale(lw_call *c, const lw_sample *s, lw_value_id v, u
 
 /* The element at whole coordinates |at|; zero outside. */
 static lw_value_id sample_fetch(lw_call *c, const lw_sample *s, const lw_value_id *at) {
-  lw_value_id index[3], inside = LW_NONE;
+  lw_value_id index[3] = {LW_NONE, LW_NONE, LW_NONE}, inside = LW_NONE;
   int8_t select[5] = {-1, -2, 0, 1, 2};
   for (uint32_t d = 0; d < s->spatial; d++) {
     double last = (double)s->length[d] - 1;
