@@ -59,34 +59,54 @@ static lw_value_id norm_channels(lw_call *c, lw_value_id v, lw_value_id x, lw_dt
   return lw__b_cast(c, lw__b_along(c, v, 1, lw__b_rank(c, x)), dtype);
 }
 
-/* Inference: y = x * s + t with s = scale / sqrt(var + eps), t = bias - mean * s, both constant
- * when the statistics are. */
+/* x * s + t with s = scale / sqrt(var + eps), t = bias - mean * s: both constant when the
+ * statistics are. |v|: scale, bias, mean, variance in the compute type. */
+static lw_value_id norm_batch_apply(lw_call *c, lw_value_id x, const lw_value_id v[4],
+                                    double epsilon) {
+  lw_dtype compute = lw__b_dtype(c, x);
+  lw_value_id root = lw__b_map1(c, LW_FN_SQRT, lw__b_adds(c, v[3], epsilon));
+  lw_value_id scale = lw__b_div(c, v[0], root);
+  lw_value_id shift = lw__b_sub(c, v[1], lw__b_mul(c, v[2], scale));
+  lw_value_id y = lw__b_mul(c, x, norm_channels(c, scale, x, compute));
+  return lw__b_add(c, y, norm_channels(c, shift, x, compute));
+}
+
+/* Mean and (centred, biased) variance of each channel of |x|, and the running ones as outputs. */
+static void norm_batch_statistics(lw_call *c, lw_value_id x, lw_value_id v[4], double momentum) {
+  uint32_t axes = lw__all_axes(lw__b_rank(c, x)) & ~2u;
+  lw_value_id mean = lw__b_mean(c, x, axes, true), centred = lw__b_sub(c, x, mean);
+  lw_value_id fresh[2] = {lw__b_mean(c, x, axes, false),
+                          lw__b_mean(c, lw__b_mul(c, centred, centred), axes, false)};
+  for (uint32_t k = 0; k < 2; k++) {
+    lw_value_id kept = lw__b_muls(c, v[2 + k], momentum);
+    lw_value_id running = lw__b_add(c, kept, lw__b_muls(c, fresh[k], 1 - momentum));
+    if (lw__call_wants(c, 1 + k)) {
+      lw__call_out(c, 1 + k, lw__b_cast(c, running, lw__b_dtype(c, lw__call_in(c, 3 + k))));
+    }
+    v[2 + k] = fresh[k];
+  }
+}
+
 void lw__op_batch_normalization(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
   lw_dtype dtype = lw__b_dtype(c, x);
-  double epsilon = lw__call_float(c, "epsilon", 1e-5);
-  lw__call_ignore(c, "momentum");
+  double epsilon = lw__call_float(c, "epsilon", 1e-5),
+         momentum = lw__call_float(c, "momentum", 0.9);
+  bool training = lw__call_int(c, "training_mode", 0) != 0;
   lw__call_ignore(c, "is_test");
   lw__call_ignore(c, "consumed_inputs");
-  if (lw__call_int(c, "training_mode", 0) != 0) lw__call_unsupported(c, "training mode");
-  if (c->opset < 9 && lw__call_ok(c) && lw__call_int(c, "spatial", 1) == 0)
-    lw__call_unsupported(c, "spatial=0");
-  for (uint32_t i = 1; i < 5; i++) {
-    if (lw__call_wants(c, i)) lw__call_unsupported(c, "outputs of training");
+  if (c->opset < 9 && lw__call_int(c, "spatial", 1) == 0) lw__call_unsupported(c, "spatial=0");
+  for (uint32_t i = training ? 3 : 1; i < 5; i++) {
+    if (lw__call_wants(c, i)) lw__call_unsupported(c, "outputs of training before opset 14");
   }
-  if (lw__b_rank(c, x) < 2) {
-    if (lw__b_rank(c, x) == 0) lw__call_invalid(c, "its input has no channels");
-    if (lw__call_ok(c)) lw__call_unsupported(c, "an input of one dimension");
-    return;
-  }
+  if (lw__b_rank(c, x) == 0) lw__call_invalid(c, "its input has no channels");
+  if (lw__call_ok(c) && lw__b_rank(c, x) == 1) lw__call_unsupported(c, "an input of one dimension");
+  if (!lw__call_ok(c)) return;
   lw_value_id wide = lw__b_up(c, x), v[4];
-  lw_dtype compute = lw__b_dtype(c, wide);
-  for (uint32_t i = 0; i < 4; i++) v[i] = lw__b_cast(c, lw__call_in(c, 1 + i), compute);
-  lw_value_id scale = lw__b_div(c, v[0], lw__b_map1(c, LW_FN_SQRT, lw__b_adds(c, v[3], epsilon)));
-  lw_value_id shift = lw__b_sub(c, v[1], lw__b_mul(c, v[2], scale));
-  lw_value_id y = lw__b_mul(c, wide, norm_channels(c, scale, x, compute));
-  y = lw__b_add(c, y, norm_channels(c, shift, x, compute));
-  lw__call_out(c, 0, lw__b_cast(c, y, dtype));
+  for (uint32_t i = 0; i < 4; i++)
+    v[i] = lw__b_cast(c, lw__call_in(c, 1 + i), lw__b_dtype(c, wide));
+  if (training) norm_batch_statistics(c, wide, v, momentum);
+  lw__call_out(c, 0, lw__b_cast(c, norm_batch_apply(c, wide, v, epsilon), dtype));
 }
 
 void lw__op_instance_normalization(lw_call *c) {
