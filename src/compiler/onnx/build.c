@@ -326,19 +326,25 @@ static bool build_contraction_fits(lw_call *c, lw_value_id a, lw_value_id b) {
   return false;
 }
 
-/* Operands of two or more dims. */
+/* Operands of two or more dims. Rows of all batches meet one matrix as one product. */
 static lw_value_id build_matmul(lw_call *c, lw_value_id a, lw_value_id b) {
   if (!lw__call_ok(c) || !build_contraction_fits(c, a, b)) return LW_NONE;
   lw_shape sa = lw__b_shape(c, a), sb = lw__b_shape(c, b);
-  if (sb.rank == 2 && sa.rank > 2) {
-    lw_value_id y = build_dot(c, lw__b_merge(c, a, 0, sa.rank - 1), b);
-    sa.dim[sa.rank - 1] = sb.dim[1];
-    return lw__b_reshape(c, y, &sa);
-  }
+  lw_extent rows = sa.dim[sa.rank - 2], columns = sb.dim[sb.rank - 1];
+  bool one_matrix = true;
+  for (uint32_t d = 0; d + 2 < sb.rank; d++) one_matrix &= sb.dim[d] == 1;
   sa.rank -= 2;
   sb.rank -= 2;
   lw_shape batch = lw__call_broadcast_shape(c, &sa, &sb);
-  return build_dot(c, build_batch(c, a, &batch), build_batch(c, b, &batch));
+  if (!one_matrix || batch.rank == 0) {
+    return build_dot(c, build_batch(c, a, &batch), build_batch(c, b, &batch));
+  }
+  b = lw__b_merge(c, b, 0, sb.rank + 1);
+  lw_value_id y = build_dot(c, lw__b_merge(c, a, 0, sa.rank + 1), b);
+  batch.dim[batch.rank] = rows;
+  batch.dim[batch.rank + 1] = columns;
+  batch.rank += 2;
+  return lw__b_reshape(c, y, &batch);
 }
 
 lw_value_id lw__b_matmul(lw_call *c, lw_value_id a, lw_value_id b) {
