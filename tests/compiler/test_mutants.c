@@ -1,6 +1,7 @@
-/* test_mutants.c: the checks must be able to find mistakes. Kernels that the lowerings make are changed in one place - a barrier
- * taken out, a predicate dropped, an index moved by one, a reduction narrowed - and run by the kernel-IR interpreter: it must
- * report, or the results must leave their bounds. */
+/* test_mutants.c: the checks must be able to find mistakes. Kernels that the lowerings make are
+ * changed in one place - a barrier taken out, a predicate dropped, an index moved by one, a
+ * reduction narrowed - and run by the kernel-IR interpreter: it must report, or the results must
+ * leave their bounds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,9 +25,11 @@ typedef struct mutation {
 /* Makes the change; false: this instruction has no such change. */
 typedef bool (*mutator)(const mutation *m);
 
-typedef struct tally { uint32_t made, reported, wrong, missed; } tally;
+typedef struct tally {
+  uint32_t made, reported, wrong, missed;
+} tally;
 
-/* ---- mutators --------------------------------------------------------------------------------------------------*/
+/* ---- mutators ---------------------------------------------------------------------------------*/
 
 static void drop_from_region(const mutation *m) {
   lw_kregion *r = &m->kernel->regions.data[m->region];
@@ -41,7 +44,8 @@ static bool drop_barrier(const mutation *m) {
 }
 
 static bool is_access(const lw_kinstr *in) {
-  return in->op == LW_K_LOAD || in->op == LW_K_STORE || in->op == LW_K_LOADV || in->op == LW_K_STOREV;
+  return in->op == LW_K_LOAD || in->op == LW_K_STORE || in->op == LW_K_LOADV ||
+         in->op == LW_K_STOREV;
 }
 
 static bool drop_predicate(const mutation *m) {
@@ -55,7 +59,13 @@ static bool drop_predicate(const mutation *m) {
 static bool drop_condition(const mutation *m) {
   lw_kernel *k = m->kernel;
   if (k->instrs.data[m->instr].op != LW_K_IF) return false;
-  lw_kinstr yes = {.op = LW_K_CONST, .dtype = LW_DTYPE_BOOL, .a = LW_NONE, .b = LW_NONE, .c = LW_NONE, .d = LW_NONE, .imm.i = 1};
+  lw_kinstr yes = {.op = LW_K_CONST,
+                   .dtype = LW_DTYPE_BOOL,
+                   .a = LW_NONE,
+                   .b = LW_NONE,
+                   .c = LW_NONE,
+                   .d = LW_NONE,
+                   .imm.i = 1};
   if (lw_vec_push(&k->instrs, yes) != LW_OK) return false;
   lw_kregion *r = &k->regions.data[m->region];
   if (lw_vec_push(r, 0) != LW_OK) return false;
@@ -72,7 +82,13 @@ static bool shift_index(const mutation *m, int64_t step) {
   bool fits = is_access(in) || in->op == LW_K_SGET || in->op == LW_K_SSET;
   if (!fits || in->b == LW_NONE) return false;
   lw_dtype type = k->instrs.data[in->b].dtype;
-  lw_kinstr one = {.op = LW_K_CONST, .dtype = (uint8_t)type, .a = LW_NONE, .b = LW_NONE, .c = LW_NONE, .d = LW_NONE, .imm.i = step};
+  lw_kinstr one = {.op = LW_K_CONST,
+                   .dtype = (uint8_t)type,
+                   .a = LW_NONE,
+                   .b = LW_NONE,
+                   .c = LW_NONE,
+                   .d = LW_NONE,
+                   .imm.i = step};
   lw_kinstr sum = one;
   sum.op = LW_K_FN;
   sum.fn = LW_FN_ADD;
@@ -103,7 +119,9 @@ static bool narrow_reduction(const mutation *m) {
 static bool shorten_loop(const mutation *m) {
   lw_kernel *k = m->kernel;
   lw_kinstr *in = &k->instrs.data[m->instr];
-  if (in->op != LW_K_FOR || k->instrs.data[in->b].op != LW_K_CONST || k->instrs.data[in->c].op != LW_K_CONST) return false;
+  if (in->op != LW_K_FOR || k->instrs.data[in->b].op != LW_K_CONST ||
+      k->instrs.data[in->c].op != LW_K_CONST)
+    return false;
   lw_kinstr end = k->instrs.data[in->b];
   end.imm.i -= k->instrs.data[in->c].imm.i;
   if (lw_vec_push(&k->instrs, end) != LW_OK) return false;
@@ -115,7 +133,7 @@ static bool shorten_loop(const mutation *m) {
   return true;
 }
 
-/* ---- running mutants -------------------------------------------------------------------------------------------*/
+/* ---- running mutants --------------------------------------------------------------------------*/
 
 static bool inside_bounds(lw_trial *t) {
   for (uint32_t i = 0; i < t->sample.graph.outputs.count; i++) {
@@ -137,9 +155,12 @@ static void run_mutant(lw_trial *t, const mutation *m, mutator change, tally *co
   if (change(m)) {
     count->made++;
     lw_status status = lw_trial_run(t);
-    if (status != LW_OK) count->reported++;
-    else if (!inside_bounds(t)) count->wrong++;
-    else count->missed++;
+    if (status != LW_OK)
+      count->reported++;
+    else if (!inside_bounds(t))
+      count->wrong++;
+    else
+      count->missed++;
   }
   k->instrs.count = instrs;
   k->instrs.data[m->instr] = saved;
@@ -156,7 +177,8 @@ static void mutate_kernel(lw_trial *t, lw_kernel *kernel, mutator change, tally 
     }
 }
 
-static tally mutate(const char *name, writer write, const char *profile, mutator change, const char *what) {
+static tally mutate(const char *name, writer write, const char *profile, mutator change,
+                    const char *what) {
   lw_speller s;
   lw_graph g;
   lw_trial t;
@@ -166,16 +188,17 @@ static tally mutate(const char *name, writer write, const char *profile, mutator
   assert_int_equal(lw_spell_finish(&s, &g), LW_OK);
   assert_int_equal(lw_trial_init(&g, profile, true, &t), LW_OK);
   for (uint32_t i = 0; i < t.compiled.kernels.count; i++)
-    mutate_kernel(&t, (lw_kernel *)(uintptr_t)t.compiled.kernels.data[i], change, &count); /* owned by compiled.lowered */
+    mutate_kernel(&t, (lw_kernel *)(uintptr_t)t.compiled.kernels.data[i], change,
+                  &count);                   /* owned by compiled.lowered */
   assert_int_equal(lw_trial_run(&t), LW_OK); /* everything was put back */
   assert_true(inside_bounds(&t));
-  print_message("%-22s %-7s %-10s %3u mutants: %3u reported, %3u wrong results, %u missed\n", name, profile, what, count.made,
-                count.reported, count.wrong, count.missed);
+  print_message("%-22s %-7s %-10s %3u mutants: %3u reported, %3u wrong results, %u missed\n", name,
+                profile, what, count.made, count.reported, count.wrong, count.missed);
   lw_trial_deinit(&t);
   return count;
 }
 
-/* ---- networks --------------------------------------------------------------------------------------------------*/
+/* ---- networks ---------------------------------------------------------------------------------*/
 
 static lw_value_id in2(lw_speller *s, const char *name, int64_t a, int64_t b) {
   return lw_spell_input(s, name, LW_DTYPE_F32, 2, (const int64_t[]){a, b});
@@ -188,15 +211,16 @@ static void product(lw_speller *s) {
 
 static void turned(lw_speller *s) {
   lw_value_id x = lw_spell_1(s, LW_FN_TANH, in2(s, "x", 70, 100));
-  lw_spell_output(s, lw_spell_2(s, LW_FN_ADD, lw_spell_permute(s, x, 1, 0), in2(s, "z", 100, 70)), "y");
+  lw_spell_output(s, lw_spell_2(s, LW_FN_ADD, lw_spell_permute(s, x, 1, 0), in2(s, "z", 100, 70)),
+                  "y");
 }
 
 static void norm_of_long_rows(lw_speller *s) {
   lw_spell_output(s, lw_spell_layer_norm(s, in2(s, "x", 3, 3001), LW_NONE, LW_NONE), "y");
 }
 
-/* Softmax is the same whatever is taken for the maximum, so that is an output, too; and below zero, so that zeros from beyond the
- * end matter. */
+/* Softmax is the same whatever is taken for the maximum, so that is an output, too; and below zero,
+ * so that zeros from beyond the end matter. */
 static void softmax_of_short_rows(lw_speller *s) {
   lw_value_id x = lw_spell_1(s, LW_FN_NEG, lw_spell_1(s, LW_FN_ABS, in2(s, "x", 13, 40)));
   lw_spell_output(s, lw_spell_softmax(s, x), "y");
@@ -208,11 +232,15 @@ static void column_sums(lw_speller *s) {
   lw_spell_output(s, lw_spell_reduce(s, LW_RED_SUM, lw_spell_1(s, LW_FN_TANH, x), 1), "y");
 }
 
-/* Two dependent sums in integers: the bounds of sums over so many floats would hide an element that is missing. */
+/* Two dependent sums in integers: the bounds of sums over so many floats would hide an element that
+ * is missing. */
 static void one_long_row(lw_speller *s) {
   lw_value_id x = lw_spell_input(s, "x", LW_DTYPE_I32, 2, (const int64_t[]){1, 50257});
   lw_value_id d = lw_spell_2(s, LW_FN_SUB, x, lw_spell_reduce(s, LW_RED_SUM, x, 2));
-  lw_spell_output(s, lw_spell_2(s, LW_FN_ADD, d, lw_spell_reduce(s, LW_RED_SUM, lw_spell_2(s, LW_FN_MUL, d, d), 2)), "y");
+  lw_spell_output(s,
+                  lw_spell_2(s, LW_FN_ADD, d,
+                             lw_spell_reduce(s, LW_RED_SUM, lw_spell_2(s, LW_FN_MUL, d, d), 2)),
+                  "y");
 }
 
 static void chain(lw_speller *s) {
@@ -220,7 +248,11 @@ static void chain(lw_speller *s) {
   lw_spell_output(s, lw_spell_2(s, LW_FN_MUL, lw_spell_gelu(s, x), in2(s, "z", 1, 61)), "y");
 }
 
-typedef struct network { const char *name; writer write; bool barriers; } network;
+typedef struct network {
+  const char *name;
+  writer write;
+  bool barriers;
+} network;
 static const network networks[] = {
     {"product", product, true},
     {"turned tile", turned, true},
@@ -243,7 +275,7 @@ static tally over_networks(const char *profile, mutator change, const char *what
   return sum;
 }
 
-/* ---- tests -----------------------------------------------------------------------------------------------------*/
+/* ---- tests ------------------------------------------------------------------------------------*/
 
 /* Every single barrier is needed, and the interpreter says so. */
 static void barriers(void **state) {
@@ -273,7 +305,8 @@ static void indices(void **state) {
   (void)state;
   static const char *const profiles[] = {"sm_90a", "cpu"};
   for (int p = 0; p < 2; p++) {
-    tally up = over_networks(profiles[p], shift_up, "index + 1"), down = over_networks(profiles[p], shift_down, "index - 1");
+    tally up = over_networks(profiles[p], shift_up, "index + 1"),
+          down = over_networks(profiles[p], shift_down, "index - 1");
     assert_true(up.made > 20 && down.made > 20);
     assert_int_equal(up.missed, 0);
     assert_int_equal(down.missed, 0);
@@ -299,8 +332,8 @@ static void loops(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(barriers),   cmocka_unit_test(predicates), cmocka_unit_test(conditions),
-      cmocka_unit_test(indices),    cmocka_unit_test(reductions), cmocka_unit_test(loops),
+      cmocka_unit_test(barriers), cmocka_unit_test(predicates), cmocka_unit_test(conditions),
+      cmocka_unit_test(indices),  cmocka_unit_test(reductions), cmocka_unit_test(loops),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,15 +32,18 @@ static inline void kit_parse(const char *text, fused *f) {
 }
 
 /* Passes, then fusion, for |profile| (NULL: sm_90a). */
-static inline void kit_fuse(const char *text, const char *profile, const lw_fuse_options *options, fused *f) {
+static inline void kit_fuse(const char *text, const char *profile, const lw_fuse_options *options,
+                            fused *f) {
   static const lw_fuse_options plain = {0};
   lw_pass_options passes;
   kit_parse(text, f);
   lw__pass_options_init(&passes);
-  if (lw__pass_run(&f->graph, &passes, &f->diag) != LW_OK) fail_msg("%s", lw__diag_first_error(&f->diag));
+  if (lw__pass_run(&f->graph, &passes, &f->diag) != LW_OK)
+    fail_msg("%s", lw__diag_first_error(&f->diag));
   const lw_device_profile *device = lw__device_profile_find(profile ? profile : "sm_90a");
   assert_non_null(device);
-  if (lw__fuse(&f->graph, device, lw__resource_policy_find("opt-in"), options ? options : &plain, &f->diag, &f->fusion) != LW_OK)
+  if (lw__fuse(&f->graph, device, lw__resource_policy_find("opt-in"), options ? options : &plain,
+               &f->diag, &f->fusion) != LW_OK)
     fail_msg("%s in\n%s", lw__diag_first_error(&f->diag), text);
 }
 
@@ -53,10 +56,12 @@ static inline void fused_deinit(fused *f) {
 static inline const char *kit_op_name(const lw_graph *g, lw_node_id n) {
   const lw_node *node = lw__node(g, n);
   if (node->op == LW_OP_MAP) return lw__fn_info[node->attr.fn].name;
-  return node->op == LW_OP_REDUCE ? lw__red_info[node->attr.reduce.fn].name : lw__op_info[node->op].name;
+  return node->op == LW_OP_REDUCE ? lw__red_info[node->attr.reduce.fn].name
+                                  : lw__op_info[node->op].name;
 }
 
-static inline void kit_add_values(const lw_graph *g, const char *what, const lw_value_id *values, uint32_t count, lw_text *out) {
+static inline void kit_add_values(const lw_graph *g, const char *what, const lw_value_id *values,
+                                  uint32_t count, lw_text *out) {
   lw__text_add(out, "  %s", what);
   for (uint32_t i = 0; i < count; i++) {
     const lw_value *v = lw__value(g, values[i]);
@@ -71,11 +76,13 @@ static inline void kit_add_values(const lw_graph *g, const char *what, const lw_
   lw__text_add(out, "\n");
 }
 
-/* One group: class, operators in order, what it reads and writes. Values without a name of their own are %. */
+/* One group: class, operators in order, what it reads and writes. Values without a name of their
+ * own are %. */
 static inline void kit_describe(const fused *f, uint32_t group, lw_text *out) {
   const lw_group *g = &f->fusion.groups.data[group];
   lw__text_add(out, "%s:", lw__kclass_name[g->cls]);
-  for (uint32_t n = 0; n < g->nodes.count; n++) lw__text_add(out, " %s", kit_op_name(&f->graph, g->nodes.data[n]));
+  for (uint32_t n = 0; n < g->nodes.count; n++)
+    lw__text_add(out, " %s", kit_op_name(&f->graph, g->nodes.data[n]));
   lw__text_add(out, "\n");
   kit_add_values(&f->graph, "reads", g->inputs.data, g->inputs.count, out);
   kit_add_values(&f->graph, "writes", g->outputs.data, g->outputs.count, out);
@@ -86,7 +93,8 @@ static inline void kit_groups(const fused *f, lw_text *out) {
   for (uint32_t i = 0; i < f->fusion.groups.count; i++) {
     const lw_group *g = &f->fusion.groups.data[i];
     lw__text_add(out, "%s%s:", i ? " | " : "", lw__kclass_name[g->cls]);
-    for (uint32_t n = 0; n < g->nodes.count; n++) lw__text_add(out, " %s", kit_op_name(&f->graph, g->nodes.data[n]));
+    for (uint32_t n = 0; n < g->nodes.count; n++)
+      lw__text_add(out, " %s", kit_op_name(&f->graph, g->nodes.data[n]));
   }
 }
 
@@ -97,8 +105,8 @@ static inline void assert_groups(const fused *f, const char *expected) {
   lw__text_deinit(&text);
 }
 
-/* What must hold of every fusion: each node that computes in exactly one group, groups in an order in which they can run, inputs
- * made before. */
+/* What must hold of every fusion: each node that computes in exactly one group, groups in an order
+ * in which they can run, inputs made before. */
 static inline void kit_check(const fused *f) {
   const lw_graph *g = &f->graph;
   uint32_t *group_of = calloc(g->nodes.count + 1u, sizeof *group_of);
@@ -123,7 +131,8 @@ static inline void kit_check(const fused *f) {
   }
   lw_region_context ctx;
   assert_ok(lw__region_context_init(&ctx, g));
-  for (uint32_t n = 0; n < g->nodes.count; n++) assert_int_equal(ctx.seed[n] != 0, group_of[n] != 0);
+  for (uint32_t n = 0; n < g->nodes.count; n++)
+    assert_int_equal(ctx.seed[n] != 0, group_of[n] != 0);
   lw__region_context_deinit(&ctx);
   free(group_of);
 }

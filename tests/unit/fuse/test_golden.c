@@ -1,6 +1,7 @@
-/* test_golden.c: tests/golden/fuse/<case>.txt: a graph, a line of four dashes, the groups that passes and fusion make of it, with
- * what each reads and writes. A line `; profile: cpu` chooses the device (else sm_90a). `--bless` as the only argument writes
- * what comes out; look at the difference before committing it. */
+/* test_golden.c: tests/golden/fuse/<case>.txt: a graph, a line of four dashes, the groups that
+ * passes and fusion make of it, with what each reads and writes. A line `; profile: cpu` chooses
+ * the device (else sm_90a). `--bless` as the only argument writes what comes out; look at the
+ * difference before committing it. */
 #include <dirent.h>
 
 #include "fuse_kit.h"
@@ -17,7 +18,8 @@ static void read_file(const char *path, lw_text *out) {
   assert_int_equal(out->status, LW_OK);
 }
 
-static void write_file(const char *path, const char *input, size_t input_length, const lw_text *result) {
+static void write_file(const char *path, const char *input, size_t input_length,
+                       const lw_text *result) {
   FILE *out = fopen(path, "wb");
   assert_non_null(out);
   fwrite(input, 1, input_length, out);
@@ -35,7 +37,8 @@ static void check_case(const char *folder, const char *name) {
   const char *end = strstr(file.data, "\n----\n");
   size_t length = end ? (size_t)(end - file.data) + 1 : file.len;
   lw__text_add_n(&input, file.data, length);
-  kit_fuse(lw__text_str(&input), strstr(lw__text_str(&input), "; profile: cpu\n") ? "cpu" : NULL, NULL, &f);
+  kit_fuse(lw__text_str(&input), strstr(lw__text_str(&input), "; profile: cpu\n") ? "cpu" : NULL,
+           NULL, &f);
   kit_check(&f);
   for (uint32_t i = 0; i < f.fusion.groups.count; i++) kit_describe(&f, i, &result);
   assert_int_equal(result.status, LW_OK);

@@ -1,5 +1,5 @@
-/* test_region.c: what a set of nodes means as one kernel: class, extents, stages, where results stand, and the reasons why other
- * sets are no kernel. */
+/* test_region.c: what a set of nodes means as one kernel: class, extents, stages, where results
+ * stand, and the reasons why other sets are no kernel. */
 #include "fuse_kit.h"
 
 typedef struct probe { /* one region over some nodes of a graph */
@@ -11,7 +11,8 @@ typedef struct probe { /* one region over some nodes of a graph */
   lw_status status;
 } probe;
 
-/* The region of all nodes of |text| that can be members, but those that give the values named in |without| ("a b"). */
+/* The region of all nodes of |text| that can be members, but those that give the values named in
+ * |without| ("a b"). */
 static void probe_init(probe *p, const char *text, const char *without) {
   memset(p, 0, sizeof *p);
   kit_parse(text, &p->f);
@@ -45,14 +46,16 @@ static void assert_refused(const char *text, const char *without, const char *wh
   probe_deinit(&p);
 }
 
-/* ---- classes and extents ---------------------------------------------------------------------------------------*/
+/* ---- classes and extents ----------------------------------------------------------------------*/
 
 static void maps(void **state) {
   (void)state;
   probe p;
   probe_init(&p,
-             "%x = input f32[4, 6]\n%b = input f32[6]\n%1 = reshape f32[1, 6] %b\n%2 = expand f32[4, 6] %1\n"
-             "%s = map.add f32[4, 6] %x, %2\n%t = permute f32[6, 4] %s perm=[1, 0]\n%y = map.tanh f32[6, 4] %t\n"
+             "%x = input f32[4, 6]\n%b = input f32[6]\n%1 = reshape f32[1, 6] %b\n%2 = expand "
+             "f32[4, 6] %1\n"
+             "%s = map.add f32[4, 6] %x, %2\n%t = permute f32[6, 4] %s perm=[1, 0]\n%y = map.tanh "
+             "f32[6, 4] %t\n"
              "output s %s\noutput y %y\n",
              "");
   assert_ok(p.status);
@@ -70,9 +73,12 @@ static void softmax_has_two_stages(void **state) {
   (void)state;
   probe p;
   probe_init(&p,
-             "%x = input f32[8, 5]\n%m = reduce.max f32[8] %x axes=[1]\n%1 = reshape f32[8, 1] %m\n%2 = expand f32[8, 5] %1\n"
-             "%d = map.sub f32[8, 5] %x, %2\n%e = map.exp f32[8, 5] %d\n%s = reduce.sum f32[8] %e axes=[1]\n"
-             "%3 = reshape f32[8, 1] %s\n%4 = expand f32[8, 5] %3\n%y = map.div f32[8, 5] %e, %4\noutput y %y\noutput s %s\n",
+             "%x = input f32[8, 5]\n%m = reduce.max f32[8] %x axes=[1]\n%1 = reshape f32[8, 1] "
+             "%m\n%2 = expand f32[8, 5] %1\n"
+             "%d = map.sub f32[8, 5] %x, %2\n%e = map.exp f32[8, 5] %d\n%s = reduce.sum f32[8] %e "
+             "axes=[1]\n"
+             "%3 = reshape f32[8, 1] %s\n%4 = expand f32[8, 5] %3\n%y = map.div f32[8, 5] %e, "
+             "%4\noutput y %y\noutput s %s\n",
              "");
   assert_ok(p.status);
   assert_int_equal(p.region.cls, LW_KCLASS_REDUCE);
@@ -88,11 +94,14 @@ static void softmax_has_two_stages(void **state) {
   probe_deinit(&p);
 }
 
-/* Reduced axes in the middle: rows and columns are counted in row-major order of what is kept and what is reduced. */
+/* Reduced axes in the middle: rows and columns are counted in row-major order of what is kept and
+ * what is reduced. */
 static void reductions_over_inner_axes(void **state) {
   (void)state;
   probe p;
-  probe_init(&p, "%x = input f32[2, 3, 4, 5]\n%y = reduce.sum f32[2, 4] %x axes=[1, 3]\noutput y %y\n", "");
+  probe_init(&p,
+             "%x = input f32[2, 3, 4, 5]\n%y = reduce.sum f32[2, 4] %x axes=[1, 3]\noutput y %y\n",
+             "");
   assert_ok(p.status);
   assert_int_equal(p.region.rows, 8);
   assert_int_equal(p.region.cols, 15);
@@ -104,10 +113,11 @@ static void reductions_over_inner_axes(void **state) {
 static void products(void **state) {
   (void)state;
   probe p;
-  probe_init(&p,
-             "%x = input f32[2, 3, 8, 16]\n%w = input f32[2, 3, 16, 4]\n%d = dot f32[2, 3, 8, 4] %x, %w\n"
-             "%y = map.exp f32[2, 3, 8, 4] %d\noutput y %y\n",
-             "");
+  probe_init(
+      &p,
+      "%x = input f32[2, 3, 8, 16]\n%w = input f32[2, 3, 16, 4]\n%d = dot f32[2, 3, 8, 4] %x, %w\n"
+      "%y = map.exp f32[2, 3, 8, 4] %d\noutput y %y\n",
+      "");
   assert_ok(p.status);
   assert_int_equal(p.region.cls, LW_KCLASS_DOT);
   assert_int_equal(p.region.b, 6);
@@ -125,7 +135,8 @@ static void convolutions(void **state) {
   probe p;
   probe_init(&p,
              "%x = input f32[2, 6, 9, 9]\n%w = input f32[8, 3, 3, 3]\n"
-             "%y = conv f32[2, 8, 5, 5] %x, %w stride=[2, 2] pad_lo=[1, 1] pad_hi=[1, 1] group=2\noutput y %y\n",
+             "%y = conv f32[2, 8, 5, 5] %x, %w stride=[2, 2] pad_lo=[1, 1] pad_hi=[1, 1] "
+             "group=2\noutput y %y\n",
              "");
   assert_ok(p.status);
   assert_int_equal(p.region.cls, LW_KCLASS_CONV);
@@ -139,11 +150,15 @@ static void convolutions(void **state) {
 static void nothing_to_do(void **state) {
   (void)state;
   probe p;
-  probe_init(&p, "%x = input f32[0, 4]\n%a = map.exp f32[0, 4] %x\n%y = reduce.sum f32[0] %a axes=[1]\noutput y %y\n", "");
+  probe_init(&p,
+             "%x = input f32[0, 4]\n%a = map.exp f32[0, 4] %x\n%y = reduce.sum f32[0] %a "
+             "axes=[1]\noutput y %y\n",
+             "");
   assert_ok(p.status);
   assert_int_equal(p.region.outputs.count, 1);
   probe_deinit(&p);
-  probe_init(&p, "%x = input f32[4, 0]\n%y = reduce.sum f32[4] %x axes=[1]\noutput y %y\n", ""); /* rows of nothing: zeros */
+  probe_init(&p, "%x = input f32[4, 0]\n%y = reduce.sum f32[4] %x axes=[1]\noutput y %y\n",
+             ""); /* rows of nothing: zeros */
   assert_ok(p.status);
   assert_int_equal(p.region.rows, 4);
   assert_int_equal(p.region.cols, 0);
@@ -151,12 +166,13 @@ static void nothing_to_do(void **state) {
   probe_deinit(&p);
 }
 
-/* ---- what is read outside must be stored -----------------------------------------------------------------------*/
+/* ---- what is read outside must be stored ------------------------------------------------------*/
 
 static void results_read_outside(void **state) {
   (void)state;
   static const char text[] =
-      "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%b = map.neg f32[4, 6] %a\n%t = permute f32[6, 4] %b perm=[1, 0]\n"
+      "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%b = map.neg f32[4, 6] %a\n%t = permute "
+      "f32[6, 4] %b perm=[1, 0]\n"
       "%c = map.tanh f32[6, 4] %t\noutput c %c\n";
   probe p;
   probe_init(&p, text, "");
@@ -170,48 +186,62 @@ static void results_read_outside(void **state) {
   probe_deinit(&p);
 }
 
-/* ---- refusals --------------------------------------------------------------------------------------------------*/
+/* ---- refusals ---------------------------------------------------------------------------------*/
 
 static void two_contractions(void **state) {
   (void)state;
-  assert_refused("%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%y = dot f32[4, 4] %a, %x\noutput y %y\n", "",
-                 "two products in one kernel");
-  assert_refused("%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%y = reduce.sum f32[4] %a axes=[1]\noutput y %y\n", "",
-                 "a product and a reduction in one kernel");
+  assert_refused(
+      "%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%y = dot f32[4, 4] %a, %x\noutput y %y\n",
+      "", "two products in one kernel");
+  assert_refused(
+      "%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%y = reduce.sum f32[4] %a axes=[1]\noutput "
+      "y %y\n",
+      "", "a product and a reduction in one kernel");
 }
 
 static void reductions_that_differ(void **state) {
   (void)state;
-  assert_refused("%x = input f32[4, 6]\n%a = reduce.sum f32[4] %x axes=[1]\n%b = reduce.sum f32[6] %x axes=[0]\noutput a %a\n"
-                 "output b %b\n",
-                 "", "the reductions have different rows or columns");
+  assert_refused(
+      "%x = input f32[4, 6]\n%a = reduce.sum f32[4] %x axes=[1]\n%b = reduce.sum f32[6] %x "
+      "axes=[0]\noutput a %a\n"
+      "output b %b\n",
+      "", "the reductions have different rows or columns");
   /* As many rows and columns, but of other elements. */
-  assert_refused("%x = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n%b = reduce.sum f32[4] %x axes=[0]\noutput a %a\n"
-                 "output b %b\n",
-                 "", "the reductions have their rows in different orders");
-  assert_refused("%x = input f32[4, 4]\n%z = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n"
-                 "%b = reduce.sum f32[4] %z axes=[1]\noutput a %a\noutput b %b\n",
-                 "", "the reductions run over different elements");
+  assert_refused(
+      "%x = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n%b = reduce.sum f32[4] %x "
+      "axes=[0]\noutput a %a\n"
+      "output b %b\n",
+      "", "the reductions have their rows in different orders");
+  assert_refused(
+      "%x = input f32[4, 4]\n%z = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n"
+      "%b = reduce.sum f32[4] %z axes=[1]\noutput a %a\noutput b %b\n",
+      "", "the reductions run over different elements");
 }
 
 /* A row's sum that every row needs, and one that is spread along the wrong axis. */
 static void rows_read_elsewhere(void **state) {
   (void)state;
-  assert_refused("%x = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n%1 = reshape f32[1, 4] %a\n%2 = expand f32[4, 4] %1\n"
-                 "%y = map.add f32[4, 4] %x, %2\noutput y %y\n",
-                 "", "a reduction is read at another row than it is made in");
-  assert_refused("%x = input f32[4, 6]\n%a = reduce.sum f32[4] %x axes=[1]\n%1 = slice f32[4] %a start=[3] step=[-1]\n"
-                 "%y = map.add f32[4] %a, %1\noutput y %y\n",
-                 "", "a reduction is read at another row than it is made in");
-  assert_refused("%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%t = permute f32[4, 4] %a perm=[1, 0]\n"
-                 "%y = map.add f32[4, 4] %a, %t\noutput y %y\n",
-                 "", "the product is read at another element than it is made in");
+  assert_refused(
+      "%x = input f32[4, 4]\n%a = reduce.sum f32[4] %x axes=[1]\n%1 = reshape f32[1, 4] %a\n%2 = "
+      "expand f32[4, 4] %1\n"
+      "%y = map.add f32[4, 4] %x, %2\noutput y %y\n",
+      "", "a reduction is read at another row than it is made in");
+  assert_refused(
+      "%x = input f32[4, 6]\n%a = reduce.sum f32[4] %x axes=[1]\n%1 = slice f32[4] %a start=[3] "
+      "step=[-1]\n"
+      "%y = map.add f32[4] %a, %1\noutput y %y\n",
+      "", "a reduction is read at another row than it is made in");
+  assert_refused(
+      "%x = input f32[4, 4]\n%a = dot f32[4, 4] %x, %x\n%t = permute f32[4, 4] %a perm=[1, 0]\n"
+      "%y = map.add f32[4, 4] %a, %t\noutput y %y\n",
+      "", "the product is read at another element than it is made in");
 }
 
 static void gathers_need_memory(void **state) {
   (void)state;
   static const char text[] =
-      "%x = input f32[5, 6]\n%i = input i64[3]\n%a = map.exp f32[5, 6] %x\n%flat = reshape f32[30] %a\n"
+      "%x = input f32[5, 6]\n%i = input i64[3]\n%a = map.exp f32[5, 6] %x\n%flat = reshape f32[30] "
+      "%a\n"
       "%g = gather f32[3] %flat, %i select=[0]\n%y = map.neg f32[3] %g\noutput y %y\n";
   assert_refused(text, "", "a gather's data must be in memory");
   probe p;
@@ -224,13 +254,16 @@ static void results_that_do_not_fit(void **state) {
   (void)state;
   probe p;
   static const char text[] =
-      "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%s = slice f32[2, 6] %a\n%y = map.neg f32[2, 6] %s\noutput a %a\noutput y %y\n";
+      "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%s = slice f32[2, 6] %a\n%y = map.neg "
+      "f32[2, 6] %s\noutput a %a\noutput y %y\n";
   probe_init(&p, text, "");
   assert_int_equal(p.status, LW_STATUS_UNSUPPORTED);
   assert_non_null(p.region.why);
   probe_deinit(&p);
   /* Without |a| as an output it is computed where it is read. */
-  probe_init(&p, "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%s = slice f32[2, 6] %a\n%y = map.neg f32[2, 6] %s\noutput y %y\n",
+  probe_init(&p,
+             "%x = input f32[4, 6]\n%a = map.exp f32[4, 6] %x\n%s = slice f32[2, 6] %a\n%y = "
+             "map.neg f32[2, 6] %s\noutput y %y\n",
              "");
   assert_ok(p.status);
   assert_int_equal(p.region.elements, 12);

@@ -1,4 +1,5 @@
-/* test_search.c: the search for fusions: which pairs merge, ids that force and forbid, no cycles, large graphs. */
+/* test_search.c: the search for fusions: which pairs merge, ids that force and forbid, no cycles,
+ * large graphs. */
 #include "fuse_kit.h"
 #include "lib/rgraph.h"
 
@@ -12,22 +13,29 @@ static const char epilogue[] =
     "output y %y\n";
 
 /* The decision about the pair of these operators; fails when there is none. */
-static const lw_decision *find_decision(const fused *f, const char *producer, const char *consumer) {
+static const lw_decision *find_decision(const fused *f, const char *producer,
+                                        const char *consumer) {
   for (uint32_t i = 0; i < f->fusion.decisions.count; i++) {
     const lw_decision *d = &f->fusion.decisions.data[i];
-    if (!strcmp(kit_op_name(&f->graph, d->producer), producer) && !strcmp(kit_op_name(&f->graph, d->consumer), consumer)) return d;
+    if (!strcmp(kit_op_name(&f->graph, d->producer), producer) &&
+        !strcmp(kit_op_name(&f->graph, d->consumer), consumer))
+      return d;
   }
   fail_msg("no decision about %s and %s", producer, consumer);
   return NULL;
 }
 
 static void fuse_with(const char *text, const char *force, const char *forbid, bool off, fused *f) {
-  lw_fuse_options options = {.off = off, .force = &force, .force_count = force != NULL, .forbid = &forbid, .forbid_count = forbid != NULL};
+  lw_fuse_options options = {.off = off,
+                             .force = &force,
+                             .force_count = force != NULL,
+                             .forbid = &forbid,
+                             .forbid_count = forbid != NULL};
   kit_fuse(text, NULL, &options, f);
   kit_check(f);
 }
 
-/* ---- ids -------------------------------------------------------------------------------------------------------*/
+/* ---- ids --------------------------------------------------------------------------------------*/
 
 static void ids_are_stable(void **state) {
   (void)state;
@@ -74,7 +82,7 @@ static void ids_survive_renaming(void **state) {
   fused_deinit(&c);
 }
 
-/* ---- force, forbid, off ----------------------------------------------------------------------------------------*/
+/* ---- force, forbid, off -----------------------------------------------------------------------*/
 
 static void forbid_keeps_apart(void **state) {
   (void)state;
@@ -124,7 +132,8 @@ static void off_is_one_group_per_node(void **state) {
   char id[20];
   fuse_with(epilogue, NULL, NULL, true, &f);
   assert_groups(&f, "dot: dot | map: tanh | map: add");
-  for (uint32_t i = 0; i < f.fusion.decisions.count; i++) assert_false(f.fusion.decisions.data[i].fused);
+  for (uint32_t i = 0; i < f.fusion.decisions.count; i++)
+    assert_false(f.fusion.decisions.data[i].fused);
   snprintf(id, sizeof id, "%s", find_decision(&f, "tanh", "add")->id);
   fused_deinit(&f);
   fuse_with(epilogue, id, NULL, true, &f);
@@ -133,7 +142,8 @@ static void off_is_one_group_per_node(void **state) {
   fused_deinit(&f);
 }
 
-/* A dear function in front of a wide product is computed once per tile of results: not worth it until it is forced. */
+/* A dear function in front of a wide product is computed once per tile of results: not worth it
+ * until it is forced. */
 static void force_joins_what_does_not_pay(void **state) {
   (void)state;
   static const char text[] =
@@ -182,9 +192,10 @@ static void force_cannot_do_the_impossible(void **state) {
   fused_deinit(&f);
 }
 
-/* ---- cycles ----------------------------------------------------------------------------------------------------*/
+/* ---- cycles -----------------------------------------------------------------------------------*/
 
-/* tanh feeds two products in a row and, beside them, the end: the two ends must not meet while a product stands between. */
+/* tanh feeds two products in a row and, beside them, the end: the two ends must not meet while a
+ * product stands between. */
 static void a_kernel_between_keeps_ends_apart(void **state) {
   (void)state;
   static const char text[] =
@@ -201,9 +212,11 @@ static void a_kernel_between_keeps_ends_apart(void **state) {
   assert_groups(&f, "map: tanh | dot: dot | dot: dot exp add");
   bool said = false;
   for (uint32_t i = 0; i < f.fusion.decisions.count; i++)
-    said |= !f.fusion.decisions.data[i].fused && !strcmp(f.fusion.decisions.data[i].reason, "another kernel stands between them");
+    said |= !f.fusion.decisions.data[i].fused &&
+            !strcmp(f.fusion.decisions.data[i].reason, "another kernel stands between them");
   assert_true(said);
-  for (uint32_t i = 0; i < f.fusion.decisions.count; i++) { /* each single pair forced: still runs in some order */
+  for (uint32_t i = 0; i < f.fusion.decisions.count;
+       i++) { /* each single pair forced: still runs in some order */
     fused g;
     fuse_with(text, f.fusion.decisions.data[i].id, NULL, i % 2, &g);
     fused_deinit(&g);
@@ -240,30 +253,38 @@ static void random_graphs_run_in_order(void **state) {
   (void)state;
   uint32_t fewer = 0;
   for (uint64_t seed = 1; seed <= 300; seed++) {
-    lw_rgraph_options options = {.nodes = 10 + (uint32_t)(seed % 40), .contractions = seed % 2, .narrow = seed % 3 == 0, .wide = seed % 5 < 3};
+    lw_rgraph_options options = {.nodes = 10 + (uint32_t)(seed % 40),
+                                 .contractions = seed % 2,
+                                 .narrow = seed % 3 == 0,
+                                 .wide = seed % 5 < 3};
     for (int off = 0; off < 2; off++) {
       fused f = {0};
       lw_fuse_options choice = {.off = off != 0};
       assert_ok(lw__graph_init(&f.graph, &f.diag));
       assert_ok(lw_rgraph_make(seed, &options, &f.graph));
-      if (lw__fuse(&f.graph, lw__device_profile_find(seed % 2 ? "cpu" : "sm_90a"), NULL, &choice, &f.diag, &f.fusion) != LW_OK)
+      if (lw__fuse(&f.graph, lw__device_profile_find(seed % 2 ? "cpu" : "sm_90a"), NULL, &choice,
+                   &f.diag, &f.fusion) != LW_OK)
         fail_msg("seed %llu: %s", (unsigned long long)seed, lw__diag_first_error(&f.diag));
       kit_check(&f);
       uint32_t nodes = 0;
-      for (uint32_t i = 0; i < f.fusion.groups.count; i++) nodes += f.fusion.groups.data[i].nodes.count;
-      if (off) assert_int_equal(nodes, f.fusion.groups.count);
-      else fewer += f.fusion.groups.count < nodes;
+      for (uint32_t i = 0; i < f.fusion.groups.count; i++)
+        nodes += f.fusion.groups.data[i].nodes.count;
+      if (off)
+        assert_int_equal(nodes, f.fusion.groups.count);
+      else
+        fewer += f.fusion.groups.count < nodes;
       fused_deinit(&f);
     }
   }
   assert_true(fewer > 200);
 }
 
-/* ---- size ------------------------------------------------------------------------------------------------------*/
+/* ---- size -------------------------------------------------------------------------------------*/
 
 static void add_chain(lw_text *text, const char *shape, int length) {
   lw__text_add(text, "%%v0 = input f32%s\n", shape);
-  for (int i = 1; i <= length; i++) lw__text_add(text, "%%v%d = map.%s f32%s %%v%d\n", i, i % 2 ? "sin" : "tanh", shape, i - 1);
+  for (int i = 1; i <= length; i++)
+    lw__text_add(text, "%%v%d = map.%s f32%s %%v%d\n", i, i % 2 ? "sin" : "tanh", shape, i - 1);
   lw__text_add(text, "output y %%v%d\n", length);
 }
 
@@ -288,7 +309,8 @@ static void shared_uses_do_not_explode(void **state) {
   int at = 0;
   lw__text_add(&text, "%%v0 = input f32[16, 16]\n");
   for (int i = 0; i < 32; i++, at += 3) {
-    lw__text_add(&text, "%%v%d = map.cos f32[16, 16] %%v%d\n%%v%d = map.sin f32[16, 16] %%v%d\n", at + 1, at, at + 2, at);
+    lw__text_add(&text, "%%v%d = map.cos f32[16, 16] %%v%d\n%%v%d = map.sin f32[16, 16] %%v%d\n",
+                 at + 1, at, at + 2, at);
     lw__text_add(&text, "%%v%d = map.add f32[16, 16] %%v%d, %%v%d\n", at + 3, at + 1, at + 2);
   }
   lw__text_add(&text, "output y %%v%d\n", at);
