@@ -3,7 +3,9 @@
  *
  * Barriers: full[s] (bytes of stage s have landed) and empty[s] (every warp that reads stage s is
  * done with it). Stage and phase go on from tile to tile. With a cluster of 2 each block loads half
- * of the tile of B into both blocks, so a stage is empty when the warps of both are done. */
+ * of the tile of B into both blocks, so a stage is empty when the warps of both are done. turn[c]
+ * (ping-pong): the other consumer has seen all its stages of the tile before. Without it a consumer
+ * could be two phases ahead of a barrier, which tells only odd from even ones. */
 #include "compiler/emit/product_sm90.h"
 
 #include "compiler/emit/product_sm90_helpers.h"
@@ -15,7 +17,7 @@ enum {
   ROW_BYTES = 128, /* of a tile in shared memory: one atom of the swizzle */
   BOX_BYTES = 64 * ROW_BYTES,
   ALIGN_BYTES = 1024, /* of a swizzled tile */
-  SUMS_MAX = 208,     /* per thread; 232 registers in all */
+  SUMS_MAX = 208,     /* per thread; 240 registers in all */
   RING_MAX = 4,       /* boxes of the result in flight per consumer */
 };
 
@@ -49,7 +51,7 @@ static lw_status product_derive(const lw_product_sm90 *p, product_form *f) {
   f->a_bytes = p->tile_m * ROW_BYTES;
   f->b_bytes = p->tile_n * ROW_BYTES;
   f->stage_bytes = f->a_bytes + f->b_bytes;
-  uint32_t fixed = p->stages * f->stage_bytes + p->stages * 16 + ALIGN_BYTES;
+  uint32_t fixed = p->stages * (f->stage_bytes + 16) + 8 * CONSUMERS + ALIGN_BYTES;
   if (fixed > SHARED_MAX_BYTES || f->blocks * f->width / 2 > SUMS_MAX) return LW_STATUS_UNSUPPORTED;
   f->ring = 0;
   if (p->store == LW_PRODUCT_STORE_TMA) {
@@ -142,6 +144,7 @@ static void product_print_setup(const lw_product_sm90 *p, const product_form *f,
                "  extern __shared__ unsigned char shared[];\n"
                "  const unsigned tiles_at = (lw_shared_address(shared) + 1023u) & ~1023u;\n"
                "  const unsigned full = tiles_at + %uu, empty = full + 8 * stages;\n"
+               "  const unsigned turn = empty + 8 * stages;\n"
                "  const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);\n",
                p->stages, f->a_bytes, f->stage_bytes,
                p->stages * f->stage_bytes + f->ring * CONSUMERS * BOX_BYTES);
@@ -151,6 +154,8 @@ static void product_print_setup(const lw_product_sm90 *p, const product_form *f,
                "      lw_barrier_init(full + 8 * s, 1);\n"
                "      lw_barrier_init(empty + 8 * s, %u);\n"
                "    }\n"
+               "    lw_barrier_init(turn, 4);\n"
+               "    lw_barrier_init(turn + 8, 4);\n"
                "    lw_barrier_init_done();\n"
                "    lw_tensor_prefetch(&a_map);\n"
                "    lw_tensor_prefetch(&b_map);\n"
@@ -206,7 +211,7 @@ static void product_print_loads(const lw_product_sm90 *p, lw_text *out) {
 static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
   lw__text_add(out,
                "  if (group == 0) {\n"
-               "    lw_registers_fewer<40>();\n"
+               "    lw_registers_fewer<24>();\n"
                "    if (threadIdx.x == 0) {\n"
                "    unsigned stage = 0, phase = 0;\n"
                "#pragma unroll 1\n"
@@ -226,27 +231,29 @@ static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
                "    }\n");
 }
 
-/* Descriptors: address / 16, distances / 16 (see below), 128-byte swizzle in the two top bits. K in
- * rows: 8 rows of 128 bytes are 1024 apart; 16 further along k are 32 bytes. Columns in rows (B as
- * [K,N]): 64 columns and 64 k are a box of 8192 bytes, the leading distance; 8 k are 1024 apart; 16
- * further along k are 2048 bytes. */
+/* Descriptors: address / 16 (the bits above say which block of the cluster it is, and are not for
+ * the descriptor), distances / 16, 128-byte swizzle in the two top bits. K in rows: 8 rows of 128
+ * bytes are 1024 apart; 16 further along k are 32 bytes. Columns in rows (B as [K,N]): 64 columns
+ * and 64 k are a box of 8192 bytes, the leading distance; 8 k are 1024 apart; 16 further along k
+ * are 2048 bytes. */
 static void product_print_loop(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
   bool kn = p->b_layout == LW_PRODUCT_B_KN;
   bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !product_split_columns(p);
   uint32_t a_part = rows_split ? f->blocks * BOX_BYTES : 0;
   uint32_t b_part = product_split_columns(p) ? f->width * ROW_BYTES : 0;
-  lw__text_add(out,
-               "      const unsigned a_at = tiles_at + (group - 1) * %u;\n"
-               "      const unsigned b_at = tiles_at + a_bytes + (group - 1) * %u;\n"
-               "      unsigned last = 0;\n"
-               "#pragma unroll 1\n"
-               "      for (int k = 0; k < steps; k++) {\n"
-               "        lw_barrier_wait(full + 8 * stage, phase);\n"
-               "        const unsigned long long a =\n"
-               "            0x4000004000010000ull | ((a_at + stage * stage_bytes) >> 4);\n"
-               "        const unsigned long long b =\n"
-               "            %s | ((b_at + stage * stage_bytes) >> 4);\n",
-               a_part, b_part, kn ? "0x4000004002000000ull" : "0x4000004000010000ull");
+  lw__text_add(
+      out,
+      "      const unsigned a_at = tiles_at + (group - 1) * %u;\n"
+      "      const unsigned b_at = tiles_at + a_bytes + (group - 1) * %u;\n"
+      "      unsigned last = 0;\n"
+      "#pragma unroll 1\n"
+      "      for (int k = 0; k < steps; k++) {\n"
+      "        lw_barrier_wait(full + 8 * stage, phase);\n"
+      "        const unsigned long long a =\n"
+      "            0x4000004000010000ull | (((a_at + stage * stage_bytes) & 0x3ffffu) >> 4);\n"
+      "        const unsigned long long b =\n"
+      "            %s | (((b_at + stage * stage_bytes) & 0x3ffffu) >> 4);\n",
+      a_part, b_part, kn ? "0x4000004002000000ull" : "0x4000004000010000ull");
   lw__text_add(out,
                "        lw_mma_fence();\n"
                "#pragma unroll\n"
@@ -267,11 +274,16 @@ static void product_print_loop(const lw_product_sm90 *p, const product_form *f, 
                "        last = stage;\n"
                "        if (++stage == stages) stage = 0, phase ^= 1;\n"
                "      }\n"
+               "%s"
                "      lw_mma_wait<0>();\n"
                "#pragma unroll\n"
                "      for (int i = 0; i < %u; i++) lw_mma_pin(sums[i]);\n"
                "      %s;\n",
-               release, f->blocks, release);
+               release,
+               p->sched == LW_PRODUCT_PINGPONG
+                   ? "      if (lane == 0) lw_barrier_arrive(turn + 8 * (2 - group));\n"
+                   : "",
+               f->blocks, release);
 }
 
 /* ---- the result -------------------------------------------------------------------------------
@@ -303,6 +315,8 @@ static void product_print_words(const lw_product_sm90 *p, const char *word, lw_t
   lw__text_add(out, "        %s = lw_pack_%s(value_0, value_1);\n", word, product_type(p));
 }
 
+/* lw_here: the loads of hooks stay with their columns; all at once they would need too many
+ * registers. */
 static void product_print_direct(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
   lw__text_add(out,
                "      const bool paired = (pitch & 1) == 0 && ((unsigned long long)out & 3) == 0;\n"
@@ -311,7 +325,7 @@ static void product_print_direct(const lw_product_sm90 *p, const product_form *f
                "#pragma unroll\n"
                "      for (int i = 0; i < %u; i++) {\n"
                "        const int row_at = row_first + 64 * i;\n"
-               "        const int column_at = column_first + 8 * j;\n",
+               "        const int column_at = lw_here(column_first + 8 * j);\n",
                f->width / 8, f->blocks);
   product_print_words(p, "const unsigned word", out);
   lw__text_add(out,
@@ -348,7 +362,7 @@ static void product_print_boxes(const lw_product_sm90 *p, const product_form *f,
                "        for (int e = 0; e < 2; e++) {\n"
                "        const int j = chunk * 8 + 2 * q + e;\n"
                "        const int row_at = row_first + 64 * i;\n"
-               "        const int column_at = column_first + 8 * j;\n");
+               "        const int column_at = lw_here(column_first + 8 * j);\n");
   product_print_words(p, "words[2 * e + h]", out);
   lw__text_add(
       out,
@@ -382,7 +396,7 @@ static void product_print_consumer(const lw_product_sm90 *p, const product_form 
   bool pingpong = p->sched == LW_PRODUCT_PINGPONG;
   lw__text_add(out,
                "  } else {\n"
-               "    lw_registers_more<232>();\n"
+               "    lw_registers_more<240>();\n"
                "    const int lane = threadIdx.x & 31;\n"
                "    const int warp = __shfl_sync(0xffffffffu, (int)(threadIdx.x & 127) / 32, 0);\n"
                "    float sums[%u][%u];\n",
@@ -397,6 +411,7 @@ static void product_print_consumer(const lw_product_sm90 *p, const product_form 
         out,
         "    unsigned place = (unsigned)((group - 1) * steps);\n"
         "    unsigned stage = place %% stages, phase = place / stages & 1;\n"
+        "    unsigned round = group & 1;\n"
         "#pragma unroll 1\n"
         "    for (int tile = first + (group - 1) * step; tile < tiles; tile += 2 * step) {\n");
   else
@@ -405,6 +420,10 @@ static void product_print_consumer(const lw_product_sm90 *p, const product_form 
                  "#pragma unroll 1\n"
                  "    for (int tile = first; tile < tiles; tile += step) {\n");
   product_print_tile(p, out);
+  if (pingpong)
+    lw__text_add(out,
+                 "      lw_barrier_wait(turn + 8 * (group - 1), round);\n"
+                 "      round ^= 1;\n");
   product_print_loop(p, f, out);
   if (pingpong)
     lw__text_add(out,

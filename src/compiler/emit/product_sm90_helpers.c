@@ -153,6 +153,11 @@ static const lw_helper rows[] = {
           "  for (int i = 0; i < count; i++) asm volatile(\"\" : \"+f\"(sums[i])::\"memory\");\n"
           "}"),
     /* results */
+    PLAIN("lw_here",
+          "LW_HELPER int lw_here(int x) {\n"
+          "  asm volatile(\"\" : \"+r\"(x)::\"memory\");\n"
+          "  return x;\n"
+          "}"),
     PLAIN("lw_pack_f16",
           "LW_HELPER unsigned lw_pack_f16(float low, float high) {\n"
           "  unsigned r;\n"
