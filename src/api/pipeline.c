@@ -193,6 +193,7 @@ static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
   lw_plan_kernel k = {
       .name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
   size_t shared = lw__kernel_shared_bytes(kernel);
+  k.early_start = is_gpu(p) && p->options->profile->sm_arch >= 90;
   k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared
                                       : 0; /* below, the emitter declares the arrays statically */
   LW_TRY(emit_source(p, i, 1, &k.source));

@@ -14,8 +14,9 @@ enum {
   most_strided = 32,      /* threads that share a row in column layout */
   vectors_per_thread = 8, /* aim: enough loads in flight, few enough registers */
   register_budget = 64 * 1024,
-  spare_shared = 1024,  /* bytes for the teams of several warps */
-  spare_registers = 40, /* what a kernel needs besides kept rows */
+  reserved_shared = 1024, /* bytes the driver takes per block */
+  spare_shared = 1024,    /* bytes for the teams of several warps */
+  spare_registers = 40,   /* what a kernel needs besides kept rows */
   max_unrolled = 64,
   least_split = 8192, /* columns: shorter rows are not cut */
   least_serial = 64,  /* column layout: columns per piece */
@@ -95,15 +96,38 @@ static lw_dtype slot_type(const lw_region *region, const lw_stages *stages, uint
   return lw__stages_kept_type(region, stages->kept.data[i]);
 }
 
-static bool fits_shared(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
-                        const lw_lower_options *options) {
-  double bytes = spare_shared, most = options->profile->shared_bytes_per_block_optin;
-  if (options->policy && options->policy->max_shared_bytes < most)
-    most = options->policy->max_shared_bytes;
+static double kept_bytes(const rows_plan *plan, const lw_region *region, const lw_stages *stages) {
+  double bytes = spare_shared;
   for (uint32_t s = 0; s < stages->slot_count; s++)
     bytes += (double)(plan->chunks * plan->lanes * plan->threads) *
              (double)lw_dtype_size_bytes(slot_type(region, stages, s));
-  return bytes <= most;
+  return bytes;
+}
+
+static bool fits_shared(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
+                        const lw_lower_options *options) {
+  double most = options->profile->shared_bytes_per_block_optin;
+  if (options->policy && options->policy->max_shared_bytes < most)
+    most = options->policy->max_shared_bytes;
+  return kept_bytes(plan, region, stages) <= most;
+}
+
+/* One block alone on a multiprocessor idles while it waits: with fewer threads two of them may fit.
+ */
+static void make_room_for_two(rows_plan *plan, const lw_region *region, const lw_stages *stages,
+                              const lw_lower_options *options) {
+  rows_plan smaller = *plan;
+  while (smaller.team > 256) {
+    smaller.team /= 2;
+    smaller.threads = smaller.team * smaller.rows_per_block;
+    smaller.chunks = lw__ceil_div(smaller.vectors, smaller.team);
+    smaller.exact_columns = smaller.vectors % smaller.team == 0;
+    if (2 * (kept_bytes(&smaller, region, stages) + reserved_shared) >
+        options->profile->shared_bytes_per_sm)
+      continue;
+    *plan = smaller;
+    return;
+  }
 }
 
 /* Column layout keeps nothing in shared memory: its blocks are many and its rows narrow. */
@@ -556,6 +580,7 @@ static lw_status rows_kernel(lw_region *region, lw_ix r, lw_ix cv, lw_ix j, rows
   uint32_t *kept = NULL;
   lw_status status = lw__stages_init(&rn.stages, region, cv, j);
   if (status == LW_OK) plan->keep = choose_home(plan, region, &rn.stages, options);
+  if (plan->keep == KEEP_SHARED) make_room_for_two(plan, region, &rn.stages, options);
   if (status == LW_OK)
     status = lw__nest_init(&rn.nest, region, options, out, LW_KCLASS_REDUCE, plan->threads);
   if (status == LW_OK) status = open_rows(&rn, r);
