@@ -33,9 +33,11 @@ static const form forms[] = {
     {"coop 128x256 s4 g8 c2", COOP, TMA, 128, 256, 4, 8, 2},
     {"coop 128x256 s4 g4 c2", COOP, TMA, 128, 256, 4, 4, 2},
     {"coop 128x192 s5 g16", COOP, TMA, 128, 192, 5, 16, 1},
+    {"coop 128x192 s5 g8 c2", COOP, TMA, 128, 192, 5, 8, 2},
     {"coop 256x128 s4 g8", COOP, TMA, 256, 128, 4, 8, 1},
     {"coop 256x128 s4 g4 c2", COOP, TMA, 256, 128, 4, 4, 2},
     {"coop 256x192 s3 g8", COOP, TMA, 256, 192, 3, 8, 1},
+    {"coop 256x192 s3 g4 c2", COOP, TMA, 256, 192, 3, 4, 2},
     {"coop 64x256 s4 g16", COOP, TMA, 64, 256, 4, 16, 1},
     {"ping 64x256 s4 g16", PING, TMA, 64, 256, 4, 16, 1},
     {"ping 64x256 s4 g16 c2", PING, TMA, 64, 256, 4, 16, 2},
@@ -43,6 +45,7 @@ static const form forms[] = {
     {"ping 128x128 s5 g16", PING, TMA, 128, 128, 5, 16, 1},
     {"ping 128x128 s5 g8 c2", PING, TMA, 128, 128, 5, 8, 2},
     {"ping 128x192 s4 g16", PING, TMA, 128, 192, 4, 16, 1},
+    {"ping 128x192 s4 g8 c2", PING, TMA, 128, 192, 4, 8, 2},
     {"ping 128x64 s6 g16", PING, TMA, 128, 64, 6, 16, 1},
 };
 #define FORMS LW_ARRAY_COUNT(forms)

@@ -8,6 +8,8 @@
  * could be two phases ahead of a barrier, which tells only odd from even ones. */
 #include "compiler/emit/product_sm90.h"
 
+#include <stdio.h>
+
 #include "compiler/emit/product_sm90_helpers.h"
 
 enum {
@@ -35,12 +37,11 @@ static bool product_split_columns(const lw_product_sm90 *p) {
 }
 
 static bool product_in_range(const lw_product_sm90 *p) {
-  bool half = product_split_columns(p) || p->cluster == 2;
   return (p->dtype == LW_DTYPE_F16 || p->dtype == LW_DTYPE_BF16) &&
          (p->tile_m == 64 || p->tile_m == 128 || p->tile_m == 256) && p->tile_n >= 64 &&
-         p->tile_n <= 256 && p->tile_n % (half ? 128 : 64) == 0 && p->tile_k == 64 &&
-         p->stages >= 2 && p->stages <= 16 && p->group >= 1 && p->group <= 4096 &&
-         (p->cluster == 1 || p->cluster == 2);
+         p->tile_n <= 256 && p->tile_n % (product_split_columns(p) ? 128 : 64) == 0 &&
+         p->tile_k == 64 && p->stages >= 2 && p->stages <= 16 && p->group >= 1 &&
+         p->group <= 4096 && (p->cluster == 1 || p->cluster == 2);
 }
 
 static lw_status product_derive(const lw_product_sm90 *p, product_form *f) {
@@ -188,31 +189,39 @@ static void product_print_tile(const lw_product_sm90 *p, lw_text *out) {
                p->group, p->cluster == 2 ? "(2 * m + rank)" : "m", p->tile_m, p->tile_n);
 }
 
+/* With a cluster each block loads every other box of columns, or half of the rows, of B. */
 static void product_print_loads(const lw_product_sm90 *p, lw_text *out) {
-  const char *load = p->cluster == 2 ? "lw_tensor_load_both" : "lw_tensor_load";
-  const char *half = p->cluster == 2 ? " + rank * part" : "";
-  uint32_t part = p->tile_n / p->cluster;
+  bool both = p->cluster == 2;
+  char part[32] = "0";
+  if (both) snprintf(part, sizeof part, "rank * %u", p->tile_n / 2);
   lw__text_add(out, "        lw_tensor_load(a, &a_map, 64 * k, tile_row, full + 8 * stage);\n");
-  if (p->cluster == 2) lw__text_add(out, "        constexpr int part = %u;\n", part);
   if (p->b_layout == LW_PRODUCT_B_NK) {
-    lw__text_add(out,
-                 "        %s(a + a_bytes%s%s, &b_map, 64 * k, tile_column%s, full + 8 * stage);\n",
-                 load, half, p->cluster == 2 ? " * 128" : "", half);
+    lw__text_add(
+        out,
+        "        const int part = %s;\n"
+        "        lw_tensor_load%s(a + a_bytes + part * 128, &b_map, 64 * k, tile_column + part,\n"
+        "          full + 8 * stage);\n",
+        part, both ? "_both" : "");
     return;
   }
-  lw__text_add(out,
-               "#pragma unroll\n"
-               "        for (int i = 0; i < %u; i += 64)\n"
-               "          %s(a + a_bytes + (i%s) * 128, &b_map, tile_column + i%s, 64 * k,\n"
-               "            full + 8 * stage);\n",
-               part, load, half, half);
+  lw__text_add(
+      out,
+      "#pragma unroll\n"
+      "        for (int i = 0; i < %u; i += %d) {\n"
+      "          const int part = i%s;\n"
+      "          if (part < %u)\n"
+      "            lw_tensor_load%s(a + a_bytes + part * 128, &b_map, tile_column + part, 64 * k,\n"
+      "              full + 8 * stage);\n"
+      "        }\n",
+      p->tile_n, both ? 128 : 64, both ? " + 64 * rank" : "", p->tile_n, both ? "_both" : "");
 }
 
 static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
   lw__text_add(out,
                "  if (group == 0) {\n"
                "    lw_registers_fewer<24>();\n"
-               "    if (threadIdx.x == 0) {\n"
+               "    const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);\n"
+               "    if (warp == 0 && lw_one_thread()) {\n"
                "    unsigned stage = 0, phase = 0;\n"
                "#pragma unroll 1\n"
                "    for (int tile = first; tile < tiles; tile += step) {\n");

@@ -20,6 +20,16 @@ static const lw_helper rows[] = {
           "template <int count> LW_HELPER void lw_registers_more() {\n"
           "  asm volatile(\"setmaxnreg.inc.sync.aligned.u32 %0;\" ::\"n\"(count));\n"
           "}"),
+    /* True in one thread of the warp. The assembler knows this instruction, and issues copies
+     * behind it without a loop over threads. */
+    PLAIN("lw_one_thread",
+          "LW_HELPER bool lw_one_thread() {\n"
+          "  unsigned chosen;\n"
+          "  asm volatile(\"{\\n.reg .pred p;\\nelect.sync _|p, 0xffffffff;\\n\"\n"
+          "               \"selp.u32 %0, 1, 0, p;\\n}\"\n"
+          "               : \"=r\"(chosen));\n"
+          "  return chosen != 0;\n"
+          "}"),
     /* barriers in shared memory */
     PLAIN("lw_barrier_init",
           "LW_HELPER void lw_barrier_init(unsigned at, int count) {\n"
@@ -41,11 +51,13 @@ static const lw_helper rows[] = {
           "LW_HELPER void lw_barrier_arrive(unsigned at) {\n"
           "  asm volatile(\"mbarrier.arrive.shared::cta.b64 _, [%0];\" ::\"r\"(at) : \"memory\");\n"
           "}"),
+    /* Says that reads are over and publishes nothing: release at the scope of the cluster would put
+     * a memory barrier of the whole GPU before it, a microsecond per step. */
     PLAIN("lw_barrier_arrive_at",
           "LW_HELPER void lw_barrier_arrive_at(unsigned at, unsigned rank) {\n"
           "  asm volatile(\n"
           "      \"{\\n.reg .b32 r;\\nmapa.shared::cluster.u32 r, %0, %1;\\n\"\n"
-          "      \"mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r];\\n}\" ::\"r\"(at),\n"
+          "      \"mbarrier.arrive.shared::cluster.b64 _, [r];\\n}\" ::\"r\"(at),\n"
           "      \"r\"(rank)\n"
           "      : \"memory\");\n"
           "}"),
