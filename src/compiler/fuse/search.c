@@ -126,10 +126,11 @@ static lw_status merge_nodes(const lw_search_group *a, const lw_search_group *b,
   return LW_OK;
 }
 
-/* Is there a path from group |from| to group |to| that leaves both in between? Successors lie at
- * higher node numbers, so only groups that begin before |to| ends matter. */
+/* Is there a path from group |from| to group |to| that leaves both in between? Groups behind |to| in
+ * the order of groups cannot lie on it. */
 static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_counts) {
-  uint32_t limit = s->groups.data[to].nodes.data[s->groups.data[to].nodes.count - 1];
+  uint32_t limit = s->groups.data[to].place;
+  if (s->groups.data[from].place > limit) return false;
   s->visit++;
   s->stack.count = 0;
   if (lw_vec_push(&s->stack, from) != LW_OK) return true;
@@ -142,8 +143,7 @@ static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_c
         if (at != from || direct_counts) return true;
         continue;
       }
-      if (s->groups.data[next].visit == s->visit || s->groups.data[next].nodes.data[0] > limit)
-        continue;
+      if (s->groups.data[next].visit == s->visit || s->groups.data[next].place > limit) continue;
       s->groups.data[next].visit = s->visit;
       if (lw_vec_push(&s->stack, next) != LW_OK) return true;
     }
@@ -153,6 +153,39 @@ static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_c
 
 static bool makes_cycle(lw_search *s, uint32_t a, uint32_t b, bool sibling) {
   return path_between(s, a, b, sibling) || path_between(s, b, a, true);
+}
+
+/* ---- order of groups --------------------------------------------------------------------------*/
+
+static void put_at(lw_search *s, uint32_t place, uint32_t group) {
+  s->at.data[place] = group;
+  s->groups.data[group].place = place;
+}
+
+/* Before |b| becomes part of |a|, which makes no cycle: the later of them takes the place of both,
+ * and what depends on the earlier one and stands between them moves behind it. */
+static lw_status make_room(lw_search *s, uint32_t a, uint32_t b) {
+  bool a_first = s->groups.data[a].place < s->groups.data[b].place;
+  uint32_t first = a_first ? a : b, last = a_first ? b : a;
+  uint32_t to = s->groups.data[first].place;
+  if (path_between(s, first, last, false)) /* marks what depends on |first| */
+    return LW_STATUS_OUT_OF_MEMORY;
+  s->stack.count = 0;
+  LW_TRY(lw_vec_reserve(&s->stack, s->groups.data[last].place - to + 1));
+  for (uint32_t from = to + 1; from < s->groups.data[last].place; from++) {
+    uint32_t group = s->at.data[from];
+    if (group == LW_NONE) continue;
+    if (s->groups.data[group].visit == s->visit)
+      s->stack.data[s->stack.count++] = group;
+    else
+      put_at(s, to++, group);
+  }
+  uint32_t end = s->groups.data[last].place;
+  put_at(s, to, a);
+  s->groups.data[b].place = to++;
+  for (uint32_t i = 0; i < s->stack.count; i++) put_at(s, to++, s->stack.data[i]);
+  while (to <= end) s->at.data[to++] = LW_NONE;
+  return LW_OK;
 }
 
 static bool listed(const char *const *ids, uint32_t count, const char *id) {
@@ -252,6 +285,7 @@ static lw_status consider(lw_search *s, uint32_t pair) {
 /* Group |b| becomes part of |a|. */
 static lw_status merge(lw_search *s, uint32_t a, uint32_t b) {
   lw_search_group *ga = &s->groups.data[a], *gb = &s->groups.data[b];
+  LW_TRY(make_room(s, a, b));
   LW_TRY(merge_nodes(ga, gb, &s->merged));
   LW_TRY(lw_vec_reserve(&ga->nodes, gb->nodes.count));
   memcpy(ga->nodes.data, s->merged.data, s->merged.count * sizeof s->merged.data[0]);
@@ -302,7 +336,9 @@ static lw_status init_groups(lw_search *s) {
   for (uint32_t n = 0; n < g->nodes.count; n++) {
     s->group_of[n] = LW_NONE;
     if (!s->ctx->seed[n]) continue;
-    lw_search_group group = {.first_edge = LW_NONE, .first_touch = LW_NONE};
+    lw_search_group group = {
+        .first_edge = LW_NONE, .first_touch = LW_NONE, .place = s->groups.count};
+    LW_TRY(lw_vec_push(&s->at, s->groups.count));
     LW_TRY(lw_vec_push(&group.nodes, n));
     s->group_of[n] = s->groups.count;
     lw_status status = lw_vec_push(&s->groups, group);
@@ -364,5 +400,6 @@ void lw__search_deinit(lw_search *s) {
   lw_vec_free(&s->heap);
   lw_vec_free(&s->merged);
   lw_vec_free(&s->stack);
+  lw_vec_free(&s->at);
   lw__mem_free(s->group_of);
 }

@@ -21,6 +21,7 @@ typedef struct lw_search_group {
   uint32_t version; /* the clock when it last changed: no two states of any groups share one, but
                        for 0 = untouched */
   uint32_t visit;
+  uint32_t place;          /* in an order in which no group reads from a later one */
   uint32_t first_edge;     /* into edges: nodes that read this group's results */
   uint32_t first_touch;    /* into touches: pairs with one end here */
 } lw_search_group;
@@ -50,6 +51,7 @@ typedef struct lw_search {
   LW_VEC(lw_heap_item) heap;
   lw_vec_nodes merged;     /* scratch */
   LW_VEC(uint32_t) stack;  /* scratch */
+  LW_VEC(uint32_t) at;     /* group at every place; LW_NONE: merged into another */
   uint32_t visit;
   uint32_t clock;          /* number of merges */
   bool has_forbidden;

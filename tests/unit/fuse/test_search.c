@@ -249,6 +249,31 @@ static void crossing_chains(void **state) {
   fused_deinit(&f);
 }
 
+/* big and end merge first, as most is gained there; then the product lies between start and mixed
+ * through big and end, though it is numbered behind mixed. */
+static void a_path_back_through_a_merged_group(void **state) {
+  (void)state;
+  static const char text[] =
+      "%x = input f32[32, 32]\n"
+      "%b = input f32[4096, 1024]\n"
+      "%w = const f32[32, 32] fill(1)\n"
+      "%start = map.tanh f32[32, 32] %x\n"
+      "%big = map.tanh f32[4096, 1024] %b\n"
+      "%corner = slice f32[32, 32] %big start=[0, 0] step=[1, 1]\n"
+      "%mixed = map.add f32[32, 32] %start, %corner\n"
+      "%product = dot f32[32, 32] %start, %w\n"
+      "%sum = reduce.sum f32[] %product axes=[0, 1]\n"
+      "%one = reshape f32[1, 1] %sum\n"
+      "%all = expand f32[4096, 1024] %one\n"
+      "%end = map.add f32[4096, 1024] %big, %all\n"
+      "output mixed %mixed\n"
+      "output end %end\n";
+  fused f;
+  fuse_with(text, NULL, NULL, false, &f);
+  assert_true(find_decision(&f, "tanh", "add")->fused || f.fusion.groups.count > 2);
+  fused_deinit(&f);
+}
+
 static void random_graphs_run_in_order(void **state) {
   (void)state;
   uint32_t fewer = 0;
@@ -336,6 +361,7 @@ int main(void) {
       cmocka_unit_test(force_cannot_do_the_impossible),
       cmocka_unit_test(a_kernel_between_keeps_ends_apart),
       cmocka_unit_test(crossing_chains),
+      cmocka_unit_test(a_path_back_through_a_merged_group),
       cmocka_unit_test(random_graphs_run_in_order),
       cmocka_unit_test(long_chain),
       cmocka_unit_test(shared_uses_do_not_explode),
