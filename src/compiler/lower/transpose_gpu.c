@@ -104,6 +104,8 @@ static lw_status choose_digit(transpose_nest *t, lw_region *region) {
   lw_vec_free(&loads);
   t->tile = narrowest >= 4 ? 32 : 64;
   t->lanes = lw__nest_widest(region);
+  /* Every thread has a vector of the tile. */
+  while (t->lanes > t->tile * t->tile / threads) t->lanes /= 2;
   while (t->lanes > 1 && (t->d.extent[0] % t->lanes || (t->y && t->d.extent[t->y] % t->lanes)))
     t->lanes /= 2;
   return status;
