@@ -166,7 +166,7 @@ typedef struct native { /* a model of one input and one output, ready to run on 
  * different numbers of rows, and moves last bits. */
 static void native_init(native *n, lw_cache *cache) {
   lw_compile_options options = {.profile = lw__device_profile_find("cpu"), 
-                                .build = {.path = getenv("PATH"), .cflags_extra = "-ffp-contract=off"}, .cache = cache};
+                                .build = {.path = getenv("PATH"), .cflags_extra = "-O2 -ffp-contract=off"}, .cache = cache};
   lw_diag diag = {0};
   lw_status status = lw__compile(&n->graph, &options, true, &diag, &n->compiled);
   if (status != LW_OK) fail_msg("%s", lw__diag_first_error(&diag));

@@ -506,6 +506,20 @@ static lw_status grow_gather_computed(grower *w, lw_value_id *out) {
   return lw__graph_gather(w->g, x, &index, 1, select, &result, out);
 }
 
+/* Data large enough for tiles, turned on the way. */
+static lw_status grow_turned(grower *w, lw_value_id *out) {
+  int64_t dims[3] = {1 + pick(w, 2), 33 + pick(w, 90), 33 + pick(w, 80)};
+  lw_shape shape = lw__shape_of(3, dims);
+  static const uint8_t perms[3][3] = {{0, 2, 1}, {2, 1, 0}, {2, 0, 1}};
+  lw_value_id x, in[2];
+  LW_TRY(lw__graph_input(w->g, float_type(w), &shape, NULL, &x));
+  if (pick(w, 2)) LW_TRY(lw__graph_map(w->g, LW_FN_TANH, &x, &x));
+  LW_TRY(lw__graph_permute(w->g, x, perms[pick(w, 3)], &in[0]));
+  if (pick(w, 2)) return *out = in[0], LW_OK;
+  LW_TRY(partner(w, in[0], &in[1]));
+  return lw__graph_map_bc(w->g, LW_FN_ADD, in, out);
+}
+
 static lw_status grow_concat_parts(grower *w, lw_value_id *out) {
   lw_value_id in[3] = {any(w), LW_NONE, LW_NONE};
   lw_shape shape = *shape_of(w, in[0]);
@@ -541,6 +555,7 @@ static lw_status grow_wide(grower *w, lw_value_id *out) {
       grow_heads,
       grow_gather_computed,
       grow_concat_parts,
+      grow_turned,
       source,
       grow_attention,
   };

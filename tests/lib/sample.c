@@ -5,9 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+const lw_resource_policy *lw_sample_policy(uint64_t seed) {
+  return lw__resource_policy_find(seed % 7 == 6 ? "conservative" : seed % 5 == 4 ? "classic" : "opt-in");
+}
+
 lw_rgraph_options lw_sample_options(uint64_t seed) {
-  bool wide = seed % 8 >= 4;
-  return (lw_rgraph_options){.nodes = (wide ? 8 : 3) + (uint32_t)(seed % 12),
+  bool wide = seed % 8 >= 4, large = seed % 32 == 29;
+  return (lw_rgraph_options){.nodes = large ? 70 : (wide ? 8u : 3u) + (uint32_t)(seed % 12),
                              .contractions = seed % 3 != 0,
                              .narrow = seed % 2 != 0,
                              .wide = wide};

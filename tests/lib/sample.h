@@ -3,6 +3,7 @@
 #ifndef LW_TEST_SAMPLE_H
 #define LW_TEST_SAMPLE_H
 
+#include "device/device.h"
 #include "graph/graph.h"
 #include "graph/interp.h"
 #include "lib/rgraph.h"
@@ -24,6 +25,8 @@ typedef struct lw_sample {
 /* The graphs that the random tests agree on: size, contractions and narrow types follow from the
  * seed. */
 lw_rgraph_options lw_sample_options(uint64_t seed);
+/* Limits of kernels: mostly those of the device. */
+const lw_resource_policy *lw_sample_policy(uint64_t seed);
 
 /* deinit in every case; on failure |diag| says why. */
 lw_status lw_sample_random(uint64_t seed, lw_sample *out) LW_MUST_CHECK;

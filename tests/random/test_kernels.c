@@ -19,7 +19,7 @@ static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kern
   char mode[64];
   snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
   lw_compile_options options = {.profile = lw__device_profile_find(profile),
-                                .policy = lw__resource_policy_find("opt-in")};
+                                .policy = lw_sample_policy(s->seed)};
   options.fuse.off = !fuse;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
   lw_compiled compiled;
