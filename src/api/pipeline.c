@@ -193,7 +193,6 @@ static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
   lw_plan_kernel k = {
       .name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
   size_t shared = lw__kernel_shared_bytes(kernel);
-  k.early_start = is_gpu(p) && p->options->profile->sm_arch >= 90;
   k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared
                                       : 0; /* below, the emitter declares the arrays statically */
   LW_TRY(emit_source(p, i, 1, &k.source));
@@ -214,9 +213,11 @@ static lw_status step_emit(pipeline *p) {
     LW_TRY(lw_vec_push(&p->jobs, job));
   }
   if (!p->options->dump) return LW_OK;
+  /* One unit that a compiler takes as it is. */
+  const char *all;
   lw_text text = {0};
-  for (uint32_t i = 0; i < plan->kernels.count; i++)
-    lw__text_add(&text, "%s\n", plan->kernels.data[i].source);
+  LW_TRY(emit_source(p, 0, p->kernels.count, &all));
+  lw__text_add(&text, "%s", all);
   dump(p, "emit", &text);
   lw__text_deinit(&text);
   return LW_OK;

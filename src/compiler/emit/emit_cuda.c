@@ -39,8 +39,7 @@ static const char cuda_top[] =
     "#define LW_HELPER static __device__ __forceinline__\n"
     "#define LW_UNUSED\n"
     "#define LW_INF __int_as_float(0x7f800000)\n"
-    "#define LW_NAN __int_as_float(0x7fffffff)\n"
-    "#define LW_AFTER(p) asm volatile(\"\" : \"+l\"(p) :: \"memory\")\n";
+    "#define LW_NAN __int_as_float(0x7fffffff)\n";
 
 static uint32_t cuda_elem_bytes(lw_dtype dtype) { return (uint32_t)lw_dtype_size_bytes(dtype); }
 
@@ -79,11 +78,6 @@ static void cuda_begin(lw_printer *p, const char *name) {
     lw__text_add(p->out, "%slong long s%u", i + kernel->buffers.count == 0 ? "" : ", ", i);
   lw__text_add(p->out,
                ") {\n"
-               "  lw_early_start();\n");
-  /* The pointers come into being after the wait, so that no load can be moved before it. */
-  for (uint32_t i = 0; i < kernel->buffers.count; i++)
-    lw__text_add(p->out, "  LW_AFTER(b%u);\n", i);
-  lw__text_add(p->out,
                "  const long long block = (long long)blockIdx.x;\n"
                "  const int thread = (int)threadIdx.x;\n");
   cuda_shared(p);

@@ -53,16 +53,6 @@
   (LW_HELPER_BOOL | LW_HELPER_BIT(I8) | LW_HELPER_BIT(I16) | LW_HELPER_BIT(U8) | LW_HELPER_BIT(U16))
 
 static const lw_helper rows[] = {
-    /* A kernel that a graph lets start early waits for its predecessors before it touches memory, and only then lets its
-     * own successors start: at any time at most two kernels of a chain are under way, and whatever a kernel reads through
-     * the read-only path was finished before it began to read. Elsewhere both instructions do nothing. */
-    {"lw_early_start", 0, 0,
-     "LW_HELPER void lw_early_start() {\n"
-     "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900\n"
-     "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
-     "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
-     "#endif\n"
-     "}"},
     {"lw_bits_of_f32", 0, 0,
      "LW_HELPER unsigned lw_bits_of_f32(float x) { return __float_as_uint(x); }"},
     {"lw_f32_of_bits", 0, 0,

@@ -1,6 +1,7 @@
 /* cost.c: counts bytes and instruction slots of a region. */
 #include "compiler/fuse/cost.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -71,22 +72,36 @@ static lw_status count_loads(const lw_region *region, lw_work *work) {
   return status;
 }
 
-static void count_contraction(const lw_region *region, uint8_t *seen, lw_work *work) {
+/* How often a factor that is computed on the fly is computed: once per |rows| results of the other
+ * side; on the CPU the left one by itself, the right one in vector lanes (lower/contraction_*.c).
+ */
+typedef struct factor_reuse {
+  double lhs, rhs, lhs_lanes;
+} factor_reuse;
+
+static factor_reuse reuse_of(const lw_device_profile *profile) {
+  return profile->kind == LW_DEVICE_CPU ? (factor_reuse){32, 4, 16}
+                                        : (factor_reuse){product_tile, product_tile, 1};
+}
+
+static void count_contraction(const lw_region *region, const lw_device_profile *profile,
+                              uint8_t *seen, lw_work *work) {
+  factor_reuse reuse = reuse_of(profile);
   double b = (double)region->b, m = (double)region->m, n = (double)region->n, k = (double)region->k;
   work->f32_flops = 2 * b * m * n * k;
-  double lhs_times = b * m * k * (double)lw__ceil_div(region->n > 0 ? region->n : 1, product_tile);
-  double rhs_times = b * n * k * (double)lw__ceil_div(region->m > 0 ? region->m : 1, product_tile);
+  double lhs_times = b * m * k * ceil(n / reuse.lhs) * reuse.lhs_lanes;
+  double rhs_times = b * n * k * ceil(m / reuse.rhs);
   add_slots(work, count_slots(&region->pool, region->lhs, seen), lhs_times);
   add_slots(work, count_slots(&region->pool, region->rhs, seen), rhs_times);
 }
 
-lw_status lw__cost_region(const lw_region *region, lw_work *out) {
+lw_status lw__cost_region(const lw_region *region, const lw_device_profile *profile, lw_work *out) {
   const lw_graph *g = region->pool.graph;
   void *seen = NULL;
   memset(out, 0, sizeof *out);
   LW_TRY(lw__mem_resize(&seen, region->pool.nodes.count + 1u));
   memset(seen, 0, region->pool.nodes.count + 1u);
-  if (region->lhs != LW_NONE) count_contraction(region, seen, out);
+  if (region->lhs != LW_NONE) count_contraction(region, profile, seen, out);
   for (uint32_t i = 0; i < region->reductions.count; i++) {
     slot_count c = count_slots(&region->pool, region->reductions.data[i].term, seen);
     c.slots += 1;

@@ -9,6 +9,7 @@
  * distinct input once, every output once; gathers count the elements they touch. Instruction slots:
  * per element of the space, and per use of a factor for contractions whose operands are computed on
  * the fly. */
-lw_status lw__cost_region(const lw_region *region, lw_work *out) LW_MUST_CHECK;
+lw_status lw__cost_region(const lw_region *region, const lw_device_profile *profile,
+                          lw_work *out) LW_MUST_CHECK;
 
 #endif

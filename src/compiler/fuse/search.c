@@ -7,11 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { max_group_nodes = 256, max_group_buffers = 64, max_siblings = 12 };
+enum { max_group_nodes = 256, max_group_buffers = 64, max_siblings = 12, recent_pairs = 64 };
 
 /* ---- candidate pairs --------------------------------------------------------------------------*/
 
 static lw_status add_pair(lw_search *s, lw_node_id producer, lw_node_id consumer, bool sibling) {
+  /* A product of a value with itself, a concat of two views of one value: one pair. Those of one
+   * consumer stand together. */
+  for (uint32_t i = s->pairs.count, looked = 0; i-- > 0 && looked < recent_pairs; looked++) {
+    const lw_pair *p = &s->pairs.data[i];
+    if (p->producer == producer && p->consumer == consumer && p->sibling == sibling) return LW_OK;
+  }
   lw_pair pair = {.producer = producer, .consumer = consumer, .sibling = sibling};
   return lw_vec_push(&s->pairs, pair);
 }
@@ -103,7 +109,7 @@ static lw_status price(lw_search *s, const lw_node_id *nodes, uint32_t count, lw
     lw__region_plain_space(&region, space);
     status = lw__region_place(&region, space);
   }
-  if (status == LW_OK) status = lw__cost_region(&region, &out->work);
+  if (status == LW_OK) status = lw__cost_region(&region, s->profile, &out->work);
   if (status == LW_OK) {
     out->cls = region.cls;
     out->cost = lw__cost_launch(s->profile, &out->work);
@@ -126,8 +132,8 @@ static lw_status merge_nodes(const lw_search_group *a, const lw_search_group *b,
   return LW_OK;
 }
 
-/* Is there a path from group |from| to group |to| that leaves both in between? Groups behind |to| in
- * the order of groups cannot lie on it. */
+/* Is there a path from group |from| to group |to| that leaves both in between? Groups behind |to|
+ * in the order of groups cannot lie on it. */
 static bool path_between(lw_search *s, uint32_t from, uint32_t to, bool direct_counts) {
   uint32_t limit = s->groups.data[to].place;
   if (s->groups.data[from].place > limit) return false;

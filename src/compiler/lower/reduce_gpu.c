@@ -106,6 +106,10 @@ static double kept_bytes(const rows_plan *plan, const lw_region *region, const l
 
 static bool fits_shared(const rows_plan *plan, const lw_region *region, const lw_stages *stages,
                         const lw_lower_options *options) {
+  /* Elements of less than a bank's width take as many accesses as wide ones: reading the row again
+   * is faster. */
+  for (uint32_t i = 0; i < stages->kept.count; i++)
+    if (lw_dtype_size_bytes(lw__stages_kept_type(region, stages->kept.data[i])) < 4) return false;
   double most = options->profile->shared_bytes_per_block_optin;
   if (options->policy && options->policy->max_shared_bytes < most)
     most = options->policy->max_shared_bytes;

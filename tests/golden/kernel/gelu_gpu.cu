@@ -2,13 +2,6 @@
 #define LW_UNUSED
 #define LW_INF __int_as_float(0x7f800000)
 #define LW_NAN __int_as_float(0x7fffffff)
-#define LW_AFTER(p) asm volatile("" : "+l"(p) :: "memory")
-LW_HELPER void lw_early_start() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
 LW_HELPER long long lw_cast_i32_i64(int a) { return (long long)a; }
 LW_HELPER uint4 lw_get_x4_ro(const void *p, bool there) {
   return there ? __ldg((const uint4 *)p) : make_uint4(0, 0, 0, 0);
@@ -56,9 +49,6 @@ LW_HELPER void lw_put_x4(void *p, unsigned a, unsigned b, unsigned c, unsigned d
 }
 
 extern "C" __global__ void __launch_bounds__(256) gelu_gpu(const unsigned short *__restrict__ b0, unsigned short *b1, long long s0) {
-  lw_early_start();
-  LW_AFTER(b0);
-  LW_AFTER(b1);
   const long long block = (long long)blockIdx.x;
   const int thread = (int)threadIdx.x;
   unsigned l0[4];
