@@ -28,9 +28,10 @@ typedef struct form {
 #define TMA LW_PRODUCT_STORE_TMA
 static const form forms[] = {
     {"coop 128x256 s4 direct", COOP, DIRECT, 128, 256, 4, 16, 1},
-    {"coop 128x256 s4 g16", COOP, TMA, 128, 256, 4, 16, 1},
     {"coop 128x256 s4 g8", COOP, TMA, 128, 256, 4, 8, 1},
     {"coop 128x256 s4 g8 c2", COOP, TMA, 128, 256, 4, 8, 2},
+    {"coop 128x256 s3 g8", COOP, TMA, 128, 256, 3, 8, 1},
+    {"coop 128x256 s3 g8 c2", COOP, TMA, 128, 256, 3, 8, 2},
     {"coop 128x256 s4 g4 c2", COOP, TMA, 128, 256, 4, 4, 2},
     {"coop 128x192 s5 g16", COOP, TMA, 128, 192, 5, 16, 1},
     {"coop 128x192 s5 g8 c2", COOP, TMA, 128, 192, 5, 8, 2},
@@ -477,6 +478,12 @@ static void time_size(bench *b, timing *t, lw_product_b layout, const int size[3
   printf("%dx%dx%d %s: cuBLASLt %.1f us %.0f TFLOP/s (its first choice %.0f)\n", size[0], size[1],
          size[2], layout == LW_PRODUCT_B_KN ? "kn" : "nk", best * 1e3, flop / best * 1e-9,
          flop / (double)ms[count] * 1e-9);
+  lw_product_sm90 first[LW_PRODUCT_SM90_CANDIDATES];
+  const lw_product_sm90 similar = {.dtype = LW_DTYPE_F16, .b_layout = layout, .store = TMA};
+  if (lw__product_sm90_candidates(&similar, size[0], size[1], size[2], (uint32_t)b->sm_count,
+                                  first) > 0)
+    printf("  the model says %s %ux%u\n", first[0].sched == COOP ? "coop" : "ping", first[0].tile_m,
+           first[0].tile_n);
   for (int i = 0; i < count; i++) {
     run_product(b, chosen[i], &t->sets[0]);
     double bad = judge(b, &t->sets[0], chosen[i], 251);

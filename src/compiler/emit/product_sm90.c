@@ -20,7 +20,7 @@ enum {
   BOX_BYTES = 64 * ROW_BYTES,
   ALIGN_BYTES = 1024, /* of a swizzled tile */
   SUMS_MAX = 208,     /* per thread; 240 registers in all */
-  RING_MAX = 4,       /* boxes of the result in flight per consumer */
+  RING_MAX = 6,       /* boxes of the result in flight per consumer */
 };
 
 /* All that follows from the parameters. */
@@ -351,18 +351,8 @@ static void product_print_direct(const lw_product_sm90 *p, const product_form *f
                "      }\n");
 }
 
-/* Boxes of 64 x 64 go through a ring in shared memory, which stays in use while the next tile is
- * multiplied. One thread does all the copies of its group, since it alone can wait for them. */
-static void product_print_boxes(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
-  lw__text_add(out,
-               "#pragma unroll\n"
-               "      for (int box = 0; box < %u; box++) {\n"
-               "        const int i = box %% %u, chunk = box / %u;\n"
-               "        const unsigned to = ring_at + slot * 8192;\n"
-               "        if (++slot == %u) slot = 0;\n"
-               "        if ((threadIdx.x & 127) == 0) lw_tensor_stores_read<%u>();\n"
-               "        lw_group_sync<128>(group);\n",
-               f->blocks * f->width / 64, f->blocks, f->blocks, f->ring, f->ring - 1);
+/* One box from the sums to shared memory at |to|. */
+static void product_print_box(const lw_product_sm90 *p, lw_text *out) {
   lw__text_add(out,
                "#pragma unroll\n"
                "        for (int q = 0; q < 4; q++) {\n"
@@ -377,14 +367,58 @@ static void product_print_boxes(const lw_product_sm90 *p, const product_form *f,
       out,
       "        }\n"
       "        }\n"
-      "        const int r = (lane & 7) + (lane & 8), c = 2 * q + (lane >> 4);\n"
+      "        const int r = lane & 15, c = 2 * q + (lane >> 4);\n"
       "        lw_matrix_store(to + (16 * warp + r) * 128 + ((c ^ (lane & 7)) << 4), words);\n"
-      "        }\n"
-      "        lw_async_fence();\n"
-      "        lw_group_sync<128>(group);\n"
-      "        if ((threadIdx.x & 127) == 0)\n"
-      "          lw_tensor_store(&out_map, group_column + 64 * chunk, group_row + 64 * i, to);\n"
-      "      }\n");
+      "        }\n");
+}
+
+/* Boxes of 64 x 64 go through a ring in shared memory, which stays in use while the next tile is
+ * multiplied: all at once when the ring has room for them, else one after the other. One thread
+ * does all the copies of its group, since it alone can wait for them. */
+static void product_print_boxes(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+  uint32_t boxes = f->blocks * f->width / 64;
+  bool at_once = f->ring == boxes;
+  char box[120];
+  snprintf(box, sizeof box, "        const int i = box %% %u, chunk = box / %u;\n", f->blocks,
+           f->blocks);
+  lw__text_add(out, "      const bool leads = (threadIdx.x & 127) == 0;\n");
+  if (at_once)
+    lw__text_add(out,
+                 "      if (leads) lw_tensor_stores_read<0>();\n"
+                 "      lw_group_sync<128>(group);\n");
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "      for (int box = 0; box < %u; box++) {\n%s",
+               boxes, box);
+  if (at_once)
+    lw__text_add(out, "        const unsigned to = ring_at + box * 8192;\n");
+  else
+    lw__text_add(out,
+                 "        const unsigned to = ring_at + slot * 8192;\n"
+                 "        if (++slot == %u) slot = 0;\n"
+                 "        if (leads) lw_tensor_stores_read<%u>();\n"
+                 "        lw_group_sync<128>(group);\n",
+                 f->ring, f->ring - 1);
+  product_print_box(p, out);
+  /* A barrier keeps the hook's loads from all being started before the first box. */
+  if (at_once)
+    lw__text_add(out, "%s      }\n",
+                 p->hook.value == NULL ? "" : "        lw_group_sync<128>(group);\n");
+  lw__text_add(out,
+               "        lw_async_fence();\n"
+               "        lw_group_sync<128>(group);\n");
+  if (at_once)
+    lw__text_add(out,
+                 "      if (leads)\n"
+                 "#pragma unroll\n"
+                 "        for (int box = 0; box < %u; box++) {\n%s"
+                 "        const unsigned to = ring_at + box * 8192;\n",
+                 boxes, box);
+  lw__text_add(
+      out,
+      "        %slw_tensor_store(&out_map, group_column + 64 * chunk, group_row + 64 * i, to);\n"
+      "      }\n",
+      at_once ? "" : "if (leads) ");
 }
 
 static void product_print_result(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
@@ -411,10 +445,9 @@ static void product_print_consumer(const lw_product_sm90 *p, const product_form 
                "    float sums[%u][%u];\n",
                f->blocks, f->width / 2);
   if (p->store == LW_PRODUCT_STORE_TMA)
-    lw__text_add(out,
-                 "    const unsigned ring_at = tiles_at + %uu + (group - 1) * %u;\n"
-                 "    unsigned slot = 0;\n",
-                 p->stages * f->stage_bytes, f->ring * BOX_BYTES);
+    lw__text_add(out, "    const unsigned ring_at = tiles_at + %uu + (group - 1) * %u;\n%s",
+                 p->stages * f->stage_bytes, f->ring * BOX_BYTES,
+                 f->ring == f->blocks * f->width / 64 ? "" : "    unsigned slot = 0;\n");
   if (pingpong)
     lw__text_add(
         out,

@@ -77,6 +77,15 @@ lw_status lw__product_sm90_shape(const lw_product_sm90 *p,
 lw_status lw__emit_product_sm90(const lw_product_sm90 *p, const char *name,
                                 lw_text *out) LW_MUST_CHECK;
 
+/* Configurations for a product of this size, the fastest first by a model that was fitted to
+ * measurements on one H200: rounds of tiles over multiprocessors, the time of a step by arithmetic
+ * or by what has to be fetched, storing as far as nothing hides it. |like| gives dtype, b_layout,
+ * store and hook. All of them pass lw__product_sm90_shape. */
+#define LW_PRODUCT_SM90_CANDIDATES 16
+uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, int64_t columns,
+                                     int64_t depth, uint32_t sm_count,
+                                     lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES]);
+
 /* Blocks to launch for a result of this size. */
 uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,
                                uint32_t sm_count);

@@ -96,6 +96,36 @@ static void test_grid(void **state) {
   assert_int_equal(lw__product_sm90_grid(&p, 8192, 8192, 131), 130);
 }
 
+/* Sizes that were measured: what comes first was among the best then. */
+static void test_candidates(void **state) {
+  (void)state;
+  static const struct {
+    int64_t rows, columns, depth;
+    lw_product_sched sched;
+    uint32_t tile_m, tile_n;
+  } known[] = {
+      {2048, 2048, 2048, PING, 128, 128},
+      {8192, 8192, 8192, PING, 128, 192},
+      {16384, 4096, 1024, PING, 128, 128},
+      {64, 64, 4096, PING, 64, 64},
+  };
+  for (size_t i = 0; i < LW_ARRAY_COUNT(known); i++) {
+    lw_product_sm90 like = product(LW_DTYPE_F16, KN, COOP, TMA, 64, 64, 2, 1);
+    lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES];
+    uint32_t count = lw__product_sm90_candidates(&like, known[i].rows, known[i].columns,
+                                                 known[i].depth, 132, out);
+    assert_in_range(count, 8, LW_PRODUCT_SM90_CANDIDATES);
+    assert_int_equal(out[0].sched, known[i].sched);
+    assert_int_equal(out[0].tile_m, known[i].tile_m);
+    assert_int_equal(out[0].tile_n, known[i].tile_n);
+    for (uint32_t c = 0; c < count; c++) {
+      lw_product_sm90_shape shape;
+      assert_int_equal(lw__product_sm90_shape(&out[c], &shape), LW_OK);
+      assert_int_equal(out[c].store, TMA);
+    }
+  }
+}
+
 /* ---- NVRTC ------------------------------------------------------------------------------------*/
 
 typedef struct nvrtc_program nvrtc_program;
@@ -164,6 +194,18 @@ static void compile_clean(const lw_product_sm90 *p) {
   free(log);
   lw__text_deinit(&text);
   lw__text_deinit(&again);
+}
+
+/* All that may be chosen, the two ways to store in turns. */
+static void test_compiles_candidates(void **state) {
+  (void)state;
+  lw_product_sm90 like = product(LW_DTYPE_BF16, KN, COOP, DIRECT, 64, 64, 2, 1);
+  lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES];
+  uint32_t count = lw__product_sm90_candidates(&like, 4096, 4096, 4096, 132, out);
+  for (uint32_t c = 0; c < count; c++) {
+    out[c].store = c % 2 == 0 ? TMA : DIRECT;
+    compile_clean(&out[c]);
+  }
 }
 
 static void test_compiles_f16(void **state) {
@@ -240,9 +282,11 @@ int main(void) {
       cmocka_unit_test(test_shape),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_grid),
+      cmocka_unit_test(test_candidates),
       cmocka_unit_test(test_compiles_f16),
       cmocka_unit_test(test_compiles_bf16),
       cmocka_unit_test(test_hook),
+      cmocka_unit_test(test_compiles_candidates),
       cmocka_unit_test(test_warnings_are_seen),
   };
   return cmocka_run_group_tests(tests, open_nvrtc, NULL);

@@ -1,0 +1,61 @@
+/* product_sm90_candidates.c: which configurations of a product for sm_90a to try, and in what
+ * order.
+ */
+#include "compiler/emit/product_sm90.h"
+
+typedef struct product_choice {
+  lw_product_sched sched;
+  uint32_t tile_m, tile_n, stages;
+} product_choice;
+
+/* As many stages as shared memory takes beside the boxes of a TMA store; the emitter takes fewer
+ * boxes where there is no room for all. Clusters are not among them: see docs/product-sm90.md. */
+static const product_choice product_choices[] = {
+    {LW_PRODUCT_COOPERATIVE, 128, 256, 4}, {LW_PRODUCT_COOPERATIVE, 256, 128, 4},
+    {LW_PRODUCT_COOPERATIVE, 128, 192, 5}, {LW_PRODUCT_COOPERATIVE, 64, 256, 4},
+    {LW_PRODUCT_COOPERATIVE, 64, 128, 8},  {LW_PRODUCT_PINGPONG, 128, 192, 4},
+    {LW_PRODUCT_PINGPONG, 128, 128, 5},    {LW_PRODUCT_PINGPONG, 128, 64, 6},
+    {LW_PRODUCT_PINGPONG, 64, 256, 4},     {LW_PRODUCT_PINGPONG, 64, 192, 5},
+    {LW_PRODUCT_PINGPONG, 64, 128, 7},     {LW_PRODUCT_PINGPONG, 64, 64, 10},
+};
+
+/* Clock cycles. A multiprocessor multiplies 2048 pairs per cycle, of which power leaves about four
+ * fifths, and gets about 50 bytes per cycle from the L2 cache. */
+static double product_cycles(const lw_product_sm90 *p, int64_t rows, int64_t columns, int64_t depth,
+                             uint32_t sm_count) {
+  double area = (double)p->tile_m * p->tile_n;
+  double multiply = area * 64 / 2048 * 1.25, fetch = (double)(p->tile_m + p->tile_n) * 128 / 50;
+  double step = multiply > fetch ? multiply : fetch;
+  bool direct = p->store == LW_PRODUCT_STORE_DIRECT;
+  double store = p->sched == LW_PRODUCT_COOPERATIVE ? area * (direct ? 0.35 : 0.125)
+                                                    : 100 + area * (direct ? 0.18 : 0.0125);
+  int64_t tiles = lw__ceil_div(rows, p->tile_m) * lw__ceil_div(columns, p->tile_n);
+  double rounds = (double)lw__ceil_div(tiles, sm_count == 0 ? 1 : sm_count);
+  return rounds * ((double)lw__ceil_div(depth, p->tile_k) * step + store);
+}
+
+uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, int64_t columns,
+                                     int64_t depth, uint32_t sm_count,
+                                     lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES]) {
+  _Static_assert(LW_ARRAY_COUNT(product_choices) <= LW_PRODUCT_SM90_CANDIDATES, "room");
+  double cycles[LW_PRODUCT_SM90_CANDIDATES];
+  uint32_t count = 0;
+  for (size_t i = 0; i < LW_ARRAY_COUNT(product_choices); i++) {
+    const product_choice *c = &product_choices[i];
+    lw_product_sm90 p = *like;
+    p.sched = c->sched, p.tile_m = c->tile_m, p.tile_n = c->tile_n, p.stages = c->stages;
+    p.tile_k = 64, p.cluster = 1;
+    p.group = 2048 / c->tile_m < 16 ? 2048 / c->tile_m : 16;
+    lw_product_sm90_shape shape;
+    if (lw__product_sm90_shape(&p, &shape) != LW_OK) continue;
+    double mine = product_cycles(&p, rows, columns, depth, sm_count);
+    uint32_t at = count++;
+    for (; at > 0 && cycles[at - 1] > mine; at--) {
+      cycles[at] = cycles[at - 1];
+      out[at] = out[at - 1];
+    }
+    cycles[at] = mine;
+    out[at] = p;
+  }
+  return count;
+}
