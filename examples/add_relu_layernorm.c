@@ -10,7 +10,8 @@
 enum { ROWS = 64, WIDTH = 256 };
 static const double EPSILON = 1e-5;
 
-/* Ends the program with a message when a call failed. */
+/* Ends the program with a message when a call failed. The reason is asked for after the call: in
+ * one expression it could be evaluated before. */
 static void must(lw_status status, const char *what, const char *why) {
   if (status == LW_OK) return;
   fprintf(stderr, "%s: %s (%s)\n", what, why, lw_status_name(status));
@@ -41,12 +42,12 @@ static lw_model *compile(const lw_graph *graph, const char *device) {
   lw_options *options = NULL;
   lw_model *model = NULL;
   must(lw_options_create(&options), "lw_options_create", "no memory");
-  must(lw_options_set(options, "device", device), "option device", lw_options_error(options));
+  lw_status s = lw_options_set(options, "device", device);
   const char *path = getenv("PATH"); /* where the library may look for a C compiler */
-  if (path != NULL) {
-    must(lw_options_set(options, "path", path), "option path", lw_options_error(options));
-  }
-  must(lw_model_compile(graph, options, &model), "lw_model_compile", lw_model_error(model));
+  if (s == LW_OK && path != NULL) s = lw_options_set(options, "path", path);
+  must(s, "options", lw_options_error(options));
+  s = lw_model_compile(graph, options, &model);
+  must(s, "lw_model_compile", lw_model_error(model));
   lw_options_destroy(options);
   return model;
 }
@@ -55,12 +56,13 @@ static void run(lw_context *context, float *a, float *b, float *y) {
   const int64_t dims[2] = {ROWS, WIDTH};
   lw_tensor tensor = {.dtype = LW_DTYPE_F32, .rank = 2, .dims = dims, .memory = LW_MEMORY_HOST};
   tensor.data = a;
-  must(lw_context_bind_input(context, 0, &tensor), "input a", lw_context_error(context));
+  lw_status s = lw_context_bind_input(context, 0, &tensor);
   tensor.data = b;
-  must(lw_context_bind_input(context, 1, &tensor), "input b", lw_context_error(context));
+  if (s == LW_OK) s = lw_context_bind_input(context, 1, &tensor);
   tensor.data = y;
-  must(lw_context_bind_output(context, 0, &tensor), "output y", lw_context_error(context));
-  must(lw_context_run(context), "lw_context_run", lw_context_error(context));
+  if (s == LW_OK) s = lw_context_bind_output(context, 0, &tensor);
+  if (s == LW_OK) s = lw_context_run(context);
+  must(s, "running", lw_context_error(context));
 }
 
 /* Largest difference between |y| and the formula, row by row, in double. */
@@ -98,7 +100,8 @@ int main(int argc, char **argv) {
   lw_model *model = compile(graph, argc > 1 ? argv[1] : "auto");
   lw_graph_destroy(graph); /* the model has what it needs */
   lw_context *context = NULL;
-  must(lw_context_create(model, &context), "lw_context_create", lw_context_error(context));
+  lw_status s = lw_context_create(model, &context);
+  must(s, "lw_context_create", lw_context_error(context));
   run(context, a, b, y);
   lw_stats stats;
   lw_context_stats(context, &stats);
