@@ -84,6 +84,22 @@ static void test_refused(void **state) {
   refuse(p);
 }
 
+static void test_no_memory(void **state) {
+  (void)state;
+  lw_product_sm90 p = product(LW_DTYPE_F16, KN, PING, TMA, 128, 128, 4, 2);
+  lw_status status = LW_STATUS_OUT_OF_MEMORY;
+  uint64_t n = 0;
+  while (status == LW_STATUS_OUT_OF_MEMORY && n < 1000) {
+    lw_text text = {0};
+    lw__mem_fail_at(++n);
+    status = lw__emit_product_sm90(&p, "k", &text);
+    lw__mem_fail_at(0);
+    lw__text_deinit(&text);
+  }
+  assert_int_equal(status, LW_OK);
+  assert_true(n > 10);
+}
+
 static void test_grid(void **state) {
   (void)state;
   lw_product_sm90 p = product(LW_DTYPE_F16, KN, COOP, TMA, 128, 256, 4, 1);
@@ -281,6 +297,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_shape),
       cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_no_memory),
       cmocka_unit_test(test_grid),
       cmocka_unit_test(test_candidates),
       cmocka_unit_test(test_compiles_f16),
