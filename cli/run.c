@@ -118,24 +118,65 @@ static json_t *outputs_json(const cli_args *args, const cli_session *s) {
 
 /* ---- the check ----- */
 
+typedef struct check_verdict {
+  const char *word, *style;
+} check_verdict;
+
+static check_verdict verdict_of(const lw_tools_difference *d) {
+  if (d->bad > 0) return (check_verdict){"WRONG", "red"};
+  bool nothing_told = d->count > 0 && d->ambiguous == d->count;
+  return nothing_told ? (check_verdict){"cannot tell", "bold"} : (check_verdict){"ok", "green"};
+}
+
+/* The worst element, when one could be compared. */
+static void worst_cells(cli_table *table, const lw_tools_difference *d) {
+  if (d->worst_index < 0) {
+    for (int i = 0; i < 6; i++) cli_table_cell(table, "-");
+    return;
+  }
+  bool finite = isfinite(d->worst_got) && isfinite(d->worst_want);
+  cli_table_cell(table, finite ? "%.3g" : "-", d->max_abs_error);
+  cli_table_cell(table, "%.3g", d->worst_ratio);
+  cli_table_cell(table, "%.7g", d->worst_got);
+  cli_table_cell(table, "%.7g", d->worst_want);
+  cli_table_cell(table, "%.3g", d->worst_allowed);
+  cli_table_cell(table, "%lld", (long long)d->worst_index);
+}
+
 static void print_check(const cli_session *s, const lw_tools_difference *d) {
-  static const char *const heads[] = {"<check", ">max error", ">error/bound", ">got", ">want",
-                                      ">bound", ">at",        ">outside",     "<"};
+  static const char *const heads[] = {"<check", ">max error", ">error/bound", ">got",       ">want",
+                                      ">bound", ">at",        ">outside",     ">ambiguous", "<"};
   cli_table *table = cli_table_create(CLI_COUNT(heads), heads);
   for (size_t i = 0; i < s->output_count; i++) {
+    check_verdict verdict = verdict_of(&d[i]);
     cli_table_cell(table, "%s", lw_model_output(s->model, i)->name);
-    cli_table_cell(table, "%.3g", d[i].max_abs_error);
-    cli_table_cell(table, "%.3g", d[i].worst_ratio);
-    cli_table_cell(table, "%.7g", d[i].worst_got);
-    cli_table_cell(table, "%.7g", d[i].worst_want);
-    cli_table_cell(table, "%.3g", d[i].worst_allowed);
-    cli_table_cell(table, "%lld", (long long)d[i].worst_index);
+    worst_cells(table, &d[i]);
     cli_table_cell(table, "%lld of %lld", (long long)d[i].bad, (long long)d[i].count);
-    cli_table_cell(table, "%s%s%s", cli_style(stdout, d[i].bad > 0 ? "red" : "green"),
-                   d[i].bad > 0 ? "WRONG" : "ok", cli_style(stdout, ""));
+    cli_table_cell(table, d[i].ambiguous > 0 ? "%lld" : "-", (long long)d[i].ambiguous);
+    cli_table_cell(table, "%s%s%s", cli_style(stdout, verdict.style), verdict.word,
+                   cli_style(stdout, ""));
   }
   cli_table_print(table, stdout, "");
   cli_table_destroy(table);
+}
+
+static bool has_integer_input(const cli_session *s) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    lw_dtype dtype = lw_model_input(s->model, i)->dtype;
+    if (dtype >= LW_DTYPE_I8 && dtype <= LW_DTYPE_U64) return true;
+  }
+  return false;
+}
+
+/* The model was found valid when it was compiled: what is invalid now came with the inputs. */
+static int check_failed(const cli_session *s, lw_status status, const char *reason) {
+  if (status != LW_STATUS_MODEL_INVALID || !has_integer_input(s)) {
+    return cli_fail(status, "check: %s", reason);
+  }
+  return cli_fail(LW_STATUS_USAGE,
+                  "check: %s: the inputs hold it. Integers that index a table must stay inside; "
+                  "for random ones --input-range [NAME=]LO:HI says LO <= x < HI",
+                  reason);
 }
 
 static int check_outputs(cli_session *s, bool quiet, json_t *report) {
@@ -152,7 +193,7 @@ static int check_outputs(cli_session *s, bool quiet, json_t *report) {
   }
   json_object_set_new(report, "check", array);
   free(d);
-  return status == LW_OK ? 0 : cli_fail(status, "check: %s", reason.text);
+  return status == LW_OK ? 0 : check_failed(s, status, reason.text);
 }
 
 /* ---- the command ----- */
