@@ -10,7 +10,7 @@ static const cli_option explain_options[] = {
     {"fused", NULL, NULL, "list the pairs that did fuse as well", NULL, 0},
     {"limit", "N", "40", "pairs to list, those that cost most first; 0: all", NULL, 0},
     {"plan", NULL, NULL, "print the plan: steps, dependences, buffers", NULL, 0},
-    {"source", NULL, NULL, "print the source of every generated kernel", NULL, 0},
+    {"source", NULL, NULL, "print the generated kernels as one source file", NULL, 0},
     {"dump", "after:STEP", NULL,
      "print the state after a step: import, bind, passes,\n"
      "passes.NAME, fuse, lower, emit, sched; may be repeated",
@@ -177,13 +177,19 @@ static int print_plan(cli_session *s) {
   return 0;
 }
 
-static void print_sources(const cli_session *s) {
+/* All kernels as one unit that a compiler takes, behind a line of comment on each. */
+static int print_sources(cli_session *s) {
+  const char *text;
+  lw_status status = lw_model_dump(s->model, "emit", &text);
+  if (status != LW_OK) return cli_fail(status, "there is no source");
   for (size_t i = 0; i < lw_tools_model_kernel_count(s->model); i++) {
     lw_tools_kernel k;
     lw_tools_model_kernel(s->model, i, &k);
-    printf("/* %s: %u threads, %u registers, %u bytes spilled, %u bytes of shared memory */\n%s\n",
-           k.name, k.block_threads, k.registers, k.spill_bytes, k.shared_bytes, k.source);
+    printf("/* %s: %u threads, %u registers, %u bytes spilled, %u bytes of shared memory */\n",
+           k.name, k.block_threads, k.registers, k.spill_bytes, k.shared_bytes);
   }
+  printf("%s\n", text);
+  return 0;
 }
 
 /* ---- the command ----- */
@@ -210,20 +216,25 @@ static int print_report(const cli_args *args, cli_session *s, size_t limit) {
 static int explain(const cli_args *args, cli_session *s) {
   long long limit;
   if (!cli_number(args, "limit", 40, 0, 1000000, &limit)) return LW_STATUS_USAGE;
+  if (cli_has(args, "json") && cli_has(args, "source")) {
+    return cli_fail(LW_STATUS_USAGE, "--json prints the report, --source the code: leave one out");
+  }
+  bool source = cli_has(args, "source"), plan = cli_has(args, "plan");
   int code = cli_session_open(args, args->operands[0], s);
   if (code == 0 && !cli_has(args, "run-device")) code = cli_session_set(s, "compile_only", "on");
+  if (code == 0 && source) code = cli_session_set(s, "dump", "after:emit");
   if (code == 0) code = cli_session_load(s);
   if (code != 0) return code;
-  bool other = cli_has(args, "dump") || cli_has(args, "plan") || cli_has(args, "source");
+  bool other = source || plan || cli_has(args, "dump");
   if (!other || cli_has(args, "json")) code = print_report(args, s, (size_t)limit);
   if (code == 0) code = print_dumps(args, s);
-  if (code == 0 && cli_has(args, "plan")) code = print_plan(s);
-  if (code == 0 && cli_has(args, "source")) print_sources(s);
+  if (code == 0 && plan) code = print_plan(s);
+  if (code == 0 && source) code = print_sources(s);
   return code;
 }
 
 static int run(const cli_args *args) {
-  cli_session session;
+  cli_session session = {0};
   int code = explain(args, &session);
   cli_session_close(&session);
   return code;
