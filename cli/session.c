@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 const cli_option cli_compile_options[] = {
@@ -53,13 +52,21 @@ static const char *environment(const char *name) {
   return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
-/* Folders on the way to the cache; the cache itself makes the last one, for its owner alone. */
-static void make_parents(char *path) {
-  for (char *p = strchr(path + 1, '/'); p != NULL; p = strchr(p + 1, '/')) {
-    *p = '\0';
-    (void)mkdir(path, 0700);
-    *p = '/';
+static bool compiles(const cli_args *args) {
+  for (size_t t = 0; t < CLI_COUNT(args->command->tables); t++) {
+    if (args->command->tables[t] == cli_compile_options) return true;
   }
+  return false;
+}
+
+/* Once: some commands make options several times. */
+static void note_no_cache(const cli_args *args) {
+  static bool said;
+  if (said || !compiles(args)) return;
+  said = true;
+  fprintf(stderr,
+          "lawson: note: kernels are not kept, since neither HOME nor XDG_CACHE_HOME nor "
+          "LAWSON_CACHE is set; --cache DIR names a folder\n");
 }
 
 static char *cache_folder(const cli_args *args) {
@@ -70,12 +77,12 @@ static char *cache_folder(const cli_args *args) {
     return cli_format("%s/lawson", environment("XDG_CACHE_HOME"));
   }
   if (environment("HOME") != NULL) return cli_format("%s/.cache/lawson", environment("HOME"));
+  note_no_cache(args);
   return cli_format("%s", "");
 }
 
 static int set_cache(const cli_args *args, lw_options *options) {
   char *folder = cache_folder(args);
-  if (folder[0] != '\0') make_parents(folder);
   int code = set_option(options, "cache", folder);
   free(folder);
   return code;
@@ -180,6 +187,29 @@ static int shape_from_input(cli_session *s, size_t index) {
   return code;
 }
 
+/* Whether the shape of input |index| is the model's, "[batch, 3]", where that is a number. */
+static bool shape_fits(const cli_session *s, size_t index) {
+  const lw_tools_array *a = &s->inputs[index];
+  const char *at = s->summary->inputs[index].shape;
+  if (*at != '[') return true; /* unknown */
+  for (int d = 0; d < a->rank; d++) {
+    at += strspn(at, "[, ");
+    size_t length = strcspn(at, ",]");
+    if (length == 0) return false; /* fewer dimensions */
+    bool number = strspn(at, "0123456789") == length;
+    if (number && strtoll(at, NULL, 10) != (long long)a->dims[d]) return false;
+    at += length;
+  }
+  return at[strspn(at, "[, ")] == ']';
+}
+
+static int wrong_shape(const cli_session *s, size_t index, const char *file) {
+  const lw_tools_array *a = &s->inputs[index];
+  return cli_fail(LW_STATUS_USAGE, "--input %s: its shape is %s, but input '%s' of the model is %s",
+                  file, cli_shape_text(a->rank, a->dims), s->summary->inputs[index].name,
+                  s->summary->inputs[index].shape);
+}
+
 static int read_input(cli_session *s, const char *text) {
   const char *file = text;
   int index = input_named(s, text, &file);
@@ -202,6 +232,7 @@ static int read_input(cli_session *s, const char *text) {
       cli_array_retype(&s->inputs[index], (lw_dtype)t);
     }
   }
+  if (!shape_fits(s, (size_t)index)) return wrong_shape(s, (size_t)index, file);
   return shape_from_input(s, (size_t)index);
 }
 

@@ -145,24 +145,27 @@ static bool cache_open_read_only(lw_cache *cache) {
   return good;
 }
 
-/* Makes the folder and its missing parents. */
-static bool cache_make_folder(const char *folder) {
+static bool cache_exists(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0;
+}
+
+/* Makes the folder and its missing parents. Gives 0, or why the first that is missing cannot be
+ * made. */
+static int cache_make_folder(const char *folder) {
   char path[4096];
   size_t length = strlen(folder);
-  if (length == 0 || length >= sizeof path) {
-    errno = ENAMETOOLONG;
-    return false;
-  }
+  if (length == 0 || length >= sizeof path) return ENAMETOOLONG;
   memcpy(path, folder, length + 1);
   for (size_t i = 1; i <= length; i++) {
     if (path[i] != '/' && path[i] != '\0') continue;
     char kept = path[i];
     path[i] = '\0';
-    int failed = mkdir(path, 0700);
-    if (failed != 0 && errno != EEXIST && kept == '\0') return false;
+    int error = mkdir(path, 0700) != 0 ? errno : 0;
+    if (error != 0 && error != EEXIST && !cache_exists(path)) return error;
     path[i] = kept;
   }
-  return true;
+  return 0;
 }
 
 /* Why we must not trust what is in the folder, or NULL. */
@@ -232,7 +235,13 @@ static void cache_set_aside(lw_cache *cache) {
 }
 
 static bool cache_open_folder(lw_cache *cache, lw_diag *diag) {
-  (void)cache_make_folder(cache->folder);
+  char reason[128];
+  int error = cache_make_folder(cache->folder);
+  if (error != 0) {
+    cache_warn(diag, cache, "the folder cannot be created",
+               strerror_r(error, reason, sizeof reason));
+    return false;
+  }
   const char *distrust = cache_distrust(cache);
   if (distrust != NULL) {
     cache_warn(diag, cache, distrust, "");

@@ -101,8 +101,10 @@ static lw_status cpu_find_compiler(cpu_builder *b, lw_diag *diag) {
     if (cpu_resolve(b, names[i], &status)) return status;
     LW_TRY(status);
   }
-  return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cpu",
-                  "no C compiler: neither cc nor gcc nor clang is in %s", b->path);
+  return lw__fail(
+      diag, LW_STATUS_DEVICE_FAILED, "cpu",
+      "no C compiler: neither cc nor gcc nor clang is in %s; option cc (--cc) names one",
+      b->path[0] != '\0' ? b->path : "PATH, which is empty");
 }
 
 static lw_status cpu_run(const cpu_builder *b, char *const argv[], const char *tmp_dir,
