@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -298,6 +299,20 @@ static int finish(const cli_args *args, const check_run *run) {
   return run->tally[CASE_FAILED] > 0 ? LW_STATUS_CHECK_FAILED : 0;
 }
 
+/* A folder that is not there is a slip of the caller's, not a case that fails. */
+static int check_folders(const check_run *run) {
+  for (size_t i = 0; i < run->count; i++) {
+    struct stat info;
+    if (stat(run->folders[i], &info) != 0) {
+      return cli_fail(LW_STATUS_IO, "case folder '%s': %s", run->folders[i], strerror(errno));
+    }
+    if (!S_ISDIR(info.st_mode)) {
+      return cli_fail(LW_STATUS_USAGE, "'%s' is no case folder", run->folders[i]);
+    }
+  }
+  return 0;
+}
+
 static int check(const cli_args *args, check_run *run) {
   long long jobs;
   lw_options *options;
@@ -309,7 +324,9 @@ static int check(const cli_args *args, check_run *run) {
             cli_real(args, "timeout", 300, 0.01, 1e6, &run->timeout_s) &&
             cli_real(args, "time-factor", 1, 0, 1e6, &run->settings.time_factor);
   if (!ok) return LW_STATUS_USAGE;
-  int code = cli_options_make(args, &options); /* wrong options are said once, not per case */
+  int code = check_folders(run);
+  if (code != 0) return code;
+  code = cli_options_make(args, &options); /* wrong options are said once, not per case */
   if (code != 0) return code;
   lw_options_destroy(options);
   run->worker_count = (size_t)jobs;

@@ -69,16 +69,18 @@ static void print_unsupported(const lw_tools_summary *s) {
 }
 
 static void print_verdict(const lw_tools_summary *s) {
-  printf("\n");
   if (s->status == LW_OK) {
-    printf("lawson can compile this model.\n");
+    printf("\nlawson can compile this model.\n");
   } else if (s->status == LW_STATUS_USAGE) {
-    printf("to compile it: %s\n", s->problem);
+    printf("\nto compile it: %s\n", s->problem);
   } else if (s->unsupported_count > 0) {
-    printf("lawson cannot compile this model: what is listed above is not supported.\n");
-  } else {
-    printf("%s: %s\n", lw_status_name(s->status), s->problem);
-  }
+    printf("\nlawson cannot compile this model: what is listed above is not supported.\n");
+  } /* else: a message of its own */
+}
+
+/* Nothing could be made of the file: there is nothing to list. */
+static bool is_unreadable(const lw_tools_summary *s) {
+  return s->status != LW_OK && s->node_count == 0 && s->input_count == 0 && s->output_count == 0;
 }
 
 static void print_summary(const char *path, const lw_tools_summary *s) {
@@ -172,13 +174,17 @@ static int inspect_file(const cli_args *args, const lw_options *options) {
   bool written = true;
   if (cli_has(args, "json")) {
     written = cli_json_write(summary_json(path, summary), "-");
-  } else {
+  } else if (!is_unreadable(summary)) {
     print_summary(path, summary);
   }
   /* A dimension that is still open is no fault of the model. */
   status = summary->status == LW_STATUS_USAGE ? LW_OK : summary->status;
+  int code = cli_exit_code(status);
+  if (status != LW_OK && summary->unsupported_count == 0) {
+    code = cli_fail(status, "%s: %s: %s", path, lw_status_name(status), summary->problem);
+  }
   lw_tools_summary_destroy(summary);
-  return written ? cli_exit_code(status) : LW_STATUS_USAGE;
+  return written ? code : LW_STATUS_USAGE;
 }
 
 static int run(const cli_args *args) {

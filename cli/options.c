@@ -186,6 +186,22 @@ static int parse_error(const cli_command *command, int code, char **argv) {
   return unknown_option(command, word);
 }
 
+/* An empty word is a variable that a script forgot; what may be empty has a word for that. */
+static bool check_empty(const cli_command *command, const cli_args *args, int *out_exit) {
+  for (size_t i = 0; i < args->value_count; i++) {
+    const cli_option *o = args->values[i].option;
+    if (o->arg == NULL || args->values[i].text[0] != '\0') continue;
+    *out_exit = cli_fail(LW_STATUS_USAGE, "%s: the value of --%s is empty", command->name, o->name);
+    return false;
+  }
+  for (size_t i = 0; i < args->operand_count; i++) {
+    if (args->operands[i][0] != '\0') continue;
+    *out_exit = cli_fail(LW_STATUS_USAGE, "%s: %s is empty", command->name, command->operands);
+    return false;
+  }
+  return true;
+}
+
 static bool check_operands(const cli_command *command, const cli_args *args, int *out_exit) {
   if (args->operand_count < command->operands_min) {
     *out_exit = cli_fail(LW_STATUS_USAGE, "%s needs %s; see 'lawson %s --help'", command->name,
@@ -221,7 +237,7 @@ static bool parse_all(const cli_command *command, const getopt_tables *tables, i
   }
   args->operands = argv + optind;
   args->operand_count = (size_t)(argc - optind);
-  return check_operands(command, args, out_exit);
+  return check_operands(command, args, out_exit) && check_empty(command, args, out_exit);
 }
 
 bool cli_parse(const cli_command *command, int argc, char **argv, cli_args *out_args,

@@ -75,9 +75,11 @@ static lw_status choose_check(lw_model *model, const lw_rt_device_info *info) {
     fits = p->arch_specific ? p->sm_arch == info->sm_arch : p->sm_arch <= info->sm_arch;
   }
   if (fits) return LW_OK;
-  return lw__fail(&model->diag, LW_STATUS_USAGE, "option target",
-                  "code for %s does not run on device %s (%s); with compile_only none is needed",
-                  model->target, model->device, info->name);
+  return lw__fail(
+      &model->diag, LW_STATUS_USAGE, "option target",
+      "code for %s does not run on device %s (%s); option compile_only (--compile-only) "
+      "needs none",
+      model->target, model->device, info->name);
 }
 
 static const char *choose_none(const lw_options *options) {

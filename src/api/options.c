@@ -2,6 +2,7 @@
 #include "api/options.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +74,25 @@ static lw_status read_device(lw_options *options, const option_row *row, const c
   return option_keep(options, value, option_member(options, row));
 }
 
+/* "sm_90" is nearly always meant to be "sm_90a". */
+static void suggest_target(lw_options *options, const option_row *row, const char *value,
+                           const char *profile) {
+  char specific[16];
+  int length = snprintf(specific, sizeof specific, "%sa", profile);
+  if (length < 0 || (size_t)length >= sizeof specific) return;
+  if (lw__device_profile_find(specific) == NULL) return;
+  lw__text_add(&options->error, "option '%s' cannot be '%s'; did you mean 'cuda:%s'? It takes %s",
+               row->name, value, specific, row->allowed);
+}
+
 static lw_status read_target(lw_options *options, const option_row *row, const char *value,
                              bool *out_fits) {
   const char *profile = strncmp(value, "cuda:", 5) == 0 ? value + 5 : value;
   *out_fits = lw__device_profile_find(profile) != NULL;
-  if (!*out_fits) return LW_OK;
+  if (!*out_fits) {
+    suggest_target(options, row, value, profile);
+    return LW_OK;
+  }
   return option_keep(options, profile, option_member(options, row));
 }
 
@@ -253,6 +268,7 @@ lw_status lw_options_set(lw_options *options, const char *name, const char *valu
   bool fits = false;
   LW_TRY(row->read(options, row, value, &fits));
   if (fits) return LW_OK;
+  if (options->error.len > 0) return LW_STATUS_USAGE; /* the reader had more to say */
   lw__text_add(&options->error, "option '%s' cannot be '%s'; it takes %s", name, value,
                row->allowed);
   return LW_STATUS_USAGE;

@@ -383,8 +383,9 @@ class Check(Command):
         self.check(self.case("good"), passed=1)
         self.assertIn("differ, worst at 1: 1 instead of 2",
                       self.check(self.case("bad", out=(0.0, 2.0)), failed=1))
-        self.check("good", "bad", self.case("close", out=(0.00009, 1.0009)), "nowhere", passed=2,
-                   failed=2)
+        self.check("good", "bad", self.case("close", out=(0.00009, 1.0009)), passed=2, failed=1)
+        self.fails("check", "good", "nowhere", code=USAGE, says="'nowhere': No such file")
+        self.fails("check", "good/model.onnx", code=USAGE, says="no case folder")
 
     def test_tolerances(self):
         close = (0.0, 1.01)
