@@ -80,7 +80,8 @@ static lw_status check_nodes(const binding *b) {
     lw_dtype dtype = v->dtype;
     if (node->dead) continue;
     g->diag = &why;
-    status = lw__infer(g, node->op, &node->attr, g->operands.data + node->operand_begin,
+    status = lw__infer(g, node->op, &node->attr,
+                       node->operand_count ? g->operands.data + node->operand_begin : NULL,
                        node->operand_count, &dtype, &shape);
     g->diag = diag;
     bool same = status == LW_OK && lw__shape_eq(g, &shape, &v->shape);
