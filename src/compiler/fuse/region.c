@@ -565,6 +565,17 @@ static lw_status add_outputs(placer *p) {
   return LW_OK;
 }
 
+/* The row that the elements of a reduction's operand belong to, where they stand. */
+static lw_ix row_of_operand(lw_region *region, const lw_node *node) {
+  const lw_graph *g = region->ctx->graph;
+  lw_value_id operand = lw__operand(g, node, 0);
+  lw_ix kept[LW_MAX_RANK];
+  for (uint32_t d = 0, k = 0; d < lw__value(g, operand)->shape.rank; d++)
+    if (!(node->attr.reduce.axes >> d & 1)) kept[k++] = region->ctx->place[operand][d];
+  return lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape, kept);
+}
+
+/* Result and operand may have got their places on different ways, so both are held against the row. */
 static lw_status add_reductions(placer *p) {
   lw_region *region = p->region;
   const lw_graph *g = region->ctx->graph;
@@ -576,7 +587,8 @@ static lw_status add_reductions(placer *p) {
       return refuse(region, "the reductions run over different elements");
     lw_ix row = lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape,
                                    region->ctx->place[node->result]);
-    if (row != p->row) return refuse(region, "the reductions have their rows in different orders");
+    if (row != p->row || row_of_operand(region, node) != p->row)
+      return refuse(region, "the reductions have their rows in different orders");
     lw_region_reduction red = {.node = region->nodes[i]};
     LW_TRY(lw__elem_of(&region->pool, operand, region->ctx->place[operand], LW_NONE, &red.term));
     LW_TRY(lw_vec_push(&region->reductions, red));
