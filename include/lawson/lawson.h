@@ -46,7 +46,8 @@ typedef struct lw_context lw_context;
  *   shape          INPUT=2x3x64x64        gives an input's shape; may be repeated
  *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
  *   cache          folder for kernels, "" = none on disk
- *   cc, path       C compiler, and PATH to look for it (the library reads no environment)
+ *   cc, path       C compiler, and PATH to look for it (the library reads no environment);
+ *                  default: cc, gcc or clang in /usr/local/bin:/usr/bin:/bin
  *   nvrtc          path of libnvrtc
  *   cuda           path of libcuda
  *   dump           after:STEP[,after:STEP]  keeps the state after these steps for lw_model_dump
@@ -131,6 +132,7 @@ LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
 
 /* ---- building a graph by hand -----------------------------------------------------------------
  * Values are small numbers. Shapes follow ONNX/numpy rules; element-wise operators broadcast.
+ * Negative axes count from the end. Inputs need names, each its own; so do outputs.
  * Errors explain themselves in lw_graph_error. */
 LW_API lw_status lw_graph_create(lw_graph **out_graph) LW_MUST_CHECK;
 LW_API void lw_graph_destroy(lw_graph *graph);
@@ -141,16 +143,26 @@ LW_API lw_status lw_graph_add_input(lw_graph *graph, const char *name, lw_dtype 
 LW_API lw_status lw_graph_add_constant(lw_graph *graph, lw_dtype dtype, int rank,
                                        const int64_t *dims, const void *data,
                                        uint32_t *out_value) LW_MUST_CHECK;
-/* |name|: a scalar function of ops.def: "add", "mul", "max", "exp", "select" ... */
+/* |name|: a scalar function, with one to three operands of one shape after broadcasting:
+ *   add sub mul div mod rem min max pow atan2 neg abs sign
+ *   floor ceil round trunc recip sqrt rsqrt exp expm1 log log1p erf tanh sigmoid
+ *   sin cos tan asin acos atan sinh cosh asinh acosh atanh
+ *   eq ne lt le gt ge isnan isinf (bool results), not and or xor (bools)
+ *   bitnot bitand bitor bitxor shl shr (integers), select (bool, then, else)
+ * Operands have one type; lw_graph_add_cast changes types. */
 LW_API lw_status lw_graph_add_map(lw_graph *graph, const char *name, const uint32_t *operands,
                                   size_t count, uint32_t *out_value) LW_MUST_CHECK;
+/* The names above, one by one: NULL beyond the last one. */
+LW_API const char *lw_map_function_name(size_t index);
 LW_API lw_status lw_graph_add_cast(lw_graph *graph, uint32_t operand, lw_dtype to,
                                    uint32_t *out_value) LW_MUST_CHECK;
 LW_API lw_status lw_graph_add_reshape(lw_graph *graph, uint32_t operand, int rank,
                                       const int64_t *dims, uint32_t *out_value) LW_MUST_CHECK;
+/* Result dimension d is dimension perm[d] of the operand; NULL: all reversed. */
 LW_API lw_status lw_graph_add_transpose(lw_graph *graph, uint32_t operand, const int *perm,
                                         uint32_t *out_value) LW_MUST_CHECK;
-/* |name|: "sum", "max", "min", "prod"; keeps reduced dims as 1 when |keep_dims|. */
+/* |name|: "sum", "prod", "max", "min", "any" or "all" (bools); keeps reduced dims as 1 when
+ * |keep_dims|. No axes: all of them. */
 LW_API lw_status lw_graph_add_reduce(lw_graph *graph, const char *name, uint32_t operand,
                                      const int *axes, size_t axis_count, int keep_dims,
                                      uint32_t *out_value) LW_MUST_CHECK;
@@ -166,6 +178,7 @@ LW_API lw_status lw_graph_add_softmax(lw_graph *graph, uint32_t operand, int axi
 LW_API lw_status lw_graph_add_layer_norm(lw_graph *graph, uint32_t operand, int axis_count,
                                          double epsilon, uint32_t scale, uint32_t bias,
                                          uint32_t *out_value) LW_MUST_CHECK;
+/* Outputs come in the order of these calls. */
 LW_API lw_status lw_graph_add_output(lw_graph *graph, uint32_t value,
                                      const char *name) LW_MUST_CHECK;
 

@@ -1,8 +1,8 @@
 /* lawson/tools.h: introspection for lawson's own command line and tests: looking into a file
  * without compiling it, the oracle, generated sources, .npy files, memory of the device.
- * 
+ *
  * NOT STABLE: anything here may change with any version. Programs use lawson/lawson.h.
- * 
+ *
  * Functions that can fail for reasons of the user's take a |reason| (may be NULL) for one line
  * of text. */
 #ifndef LAWSON_TOOLS_H
@@ -84,9 +84,9 @@ LW_API double lw_tools_array_get(const lw_tools_array *array, int64_t index);
 
 typedef struct lw_tools_difference {
   int64_t count, bad, ambiguous; /* elements; outside what is allowed; not comparable */
-  int64_t worst_index;           /* largest error in relation to what is allowed; -1: no element */
+  int64_t worst_index; /* largest error in relation to what is allowed; -1: none compared */
   double worst_got, worst_want, worst_allowed, worst_ratio;
-  double max_abs_error; /* over elements finite on both sides */
+  double max_abs_error; /* over elements compared that are finite on both sides */
 } lw_tools_difference;
 typedef struct lw_tools_tolerance {
   double rtol, atol; /* |got - want| <= atol + rtol * |want|, both as f64; integers: equal */

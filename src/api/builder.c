@@ -96,12 +96,26 @@ static lw_status builder_axis(lw_graph *graph, uint32_t operand, int axis, uint3
   return LW_OK;
 }
 
+static lw_status builder_name(lw_graph *graph, const char *name) {
+  if (name != NULL) return LW_OK;
+  return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "the name is NULL");
+}
+
+static lw_status builder_name_taken(lw_graph *graph, const char *name) {
+  return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "the name '%s' is taken", name);
+}
+
 /* ---- sources and outputs ----- */
 
 lw_status lw_graph_add_input(lw_graph *graph, const char *name, lw_dtype dtype, int rank,
                              const int64_t *dims, uint32_t *out_value) {
   lw_shape shape;
   LW_TRY(builder_begin(graph, "input", out_value));
+  LW_TRY(builder_name(graph, name));
+  for (uint32_t i = 0; i < graph->inputs.count; i++) {
+    const char *taken = lw__value(graph, graph->inputs.data[i])->name;
+    if (strcmp(taken, name) == 0) return builder_name_taken(graph, name);
+  }
   LW_TRY(builder_dtype(graph, dtype));
   LW_TRY(builder_shape(graph, rank, dims, &shape));
   return lw__graph_input(graph, dtype, &shape, name, out_value);
@@ -122,22 +136,79 @@ lw_status lw_graph_add_constant(lw_graph *graph, lw_dtype dtype, int rank, const
 lw_status lw_graph_add_output(lw_graph *graph, uint32_t value, const char *name) {
   uint32_t unused;
   LW_TRY(builder_begin(graph, "output", &unused));
+  LW_TRY(builder_name(graph, name));
+  for (uint32_t i = 0; i < graph->output_names.count; i++) {
+    if (strcmp(graph->output_names.data[i], name) == 0) return builder_name_taken(graph, name);
+  }
   LW_TRY(builder_value(graph, value));
   return lw__graph_output(graph, value, name);
 }
 
 /* ---- operators ----- */
 
+static lw_status builder_unknown(lw_graph *graph, const char *kind, const char *name,
+                                 const lw_text *names) {
+  if (names->status != LW_OK) return names->status;
+  return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "there is no %s '%s'; there are %s",
+                  kind, name == NULL ? "(NULL)" : name, lw__text_str(names));
+}
+
+/* The function that is |index|-th among those of lw_graph_add_map, or LW_FN_COUNT. */
+static int builder_map_function(size_t index) {
+  for (int fn = 0; fn < LW_FN_COUNT; fn++) {
+    if (fn == LW_FN_CAST) continue; /* has a call of its own */
+    if (index-- == 0) return fn;
+  }
+  return LW_FN_COUNT;
+}
+
+const char *lw_map_function_name(size_t index) {
+  int fn = builder_map_function(index);
+  return fn < LW_FN_COUNT ? lw__fn_info[fn].name : NULL;
+}
+
+static lw_status builder_no_fn(lw_graph *graph, const char *name) {
+  lw_text names = {0};
+  const char *one;
+  for (size_t i = 0; (one = lw_map_function_name(i)) != NULL; i++) {
+    lw__text_add(&names, i == 0 ? "%s" : ", %s", one);
+  }
+  lw_status status = builder_unknown(graph, "function", name, &names);
+  lw__text_deinit(&names);
+  return status;
+}
+
 static lw_status builder_fn(lw_graph *graph, const char *name, size_t count, lw_fn *out) {
-  for (int fn = 0; name != NULL && fn < LW_FN_COUNT; fn++) {
-    if (fn == LW_FN_CAST || strcmp(lw__fn_info[fn].name, name) != 0) continue;
+  int fn;
+  for (size_t i = 0; name != NULL && (fn = builder_map_function(i)) < LW_FN_COUNT; i++) {
+    if (strcmp(lw__fn_info[fn].name, name) != 0) continue;
     *out = (lw_fn)fn;
     if (lw__fn_info[fn].arity == count) return LW_OK;
     return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "'%s' takes %u operands, not %zu",
                     name, (unsigned)lw__fn_info[fn].arity, count);
   }
-  return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "there is no function '%s'",
-                  name == NULL ? "(NULL)" : name);
+  return builder_no_fn(graph, name);
+}
+
+/* Two shapes that do not broadcast are shown whole. */
+static lw_status builder_broadcasts(lw_graph *graph, uint32_t a, uint32_t b) {
+  const lw_shape *sa = &lw__value(graph, a)->shape, *sb = &lw__value(graph, b)->shape;
+  uint32_t shared = sa->rank < sb->rank ? sa->rank : sb->rank;
+  bool fits = true;
+  for (uint32_t d = 1; d <= shared; d++) {
+    lw_extent x = sa->dim[sa->rank - d], y = sb->dim[sb->rank - d];
+    fits = fits && (x == y || x == 1 || y == 1);
+  }
+  if (fits) return LW_OK;
+  lw_text left = {0}, right = {0};
+  lw__shape_print(graph, sa, &left);
+  lw__shape_print(graph, sb, &right);
+  lw_status status = lw__fail(graph->diag, LW_STATUS_USAGE, graph->where,
+                              "shapes %s (value %u) and %s (value %u) do not broadcast",
+                              lw__text_str(&left), a, lw__text_str(&right), b);
+  lw__text_deinit(&left);
+  lw__text_deinit(&right);
+  return status;
 }
 
 lw_status lw_graph_add_map(lw_graph *graph, const char *name, const uint32_t *operands,
@@ -149,6 +220,9 @@ lw_status lw_graph_add_map(lw_graph *graph, const char *name, const uint32_t *op
     return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "operands are NULL");
   }
   for (size_t i = 0; i < count; i++) LW_TRY(builder_value(graph, operands[i]));
+  for (size_t i = 0; i < count; i++) {
+    for (size_t k = 0; k < i; k++) LW_TRY(builder_broadcasts(graph, operands[k], operands[i]));
+  }
   return lw__graph_map_bc(graph, fn, operands, out_value);
 }
 
@@ -193,8 +267,13 @@ static lw_status builder_red(lw_graph *graph, const char *name, lw_red *out) {
     *out = (lw_red)red;
     return LW_OK;
   }
-  return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "there is no reduction '%s'",
-                  name == NULL ? "(NULL)" : name);
+  lw_text names = {0};
+  for (int red = 0; red < LW_RED_COUNT; red++) {
+    lw__text_add(&names, red == 0 ? "%s" : ", %s", lw__red_info[red].name);
+  }
+  lw_status status = builder_unknown(graph, "reduction", name, &names);
+  lw__text_deinit(&names);
+  return status;
 }
 
 /* No axes at all means every axis, as in ONNX. */
@@ -208,6 +287,10 @@ static lw_status builder_axes(lw_graph *graph, uint32_t operand, const int *axes
   for (size_t i = 0; i < count; i++) {
     uint32_t axis;
     LW_TRY(builder_axis(graph, operand, axes[i], &axis));
+    if ((*out_mask >> axis & 1) != 0) {
+      return lw__fail(graph->diag, LW_STATUS_USAGE, graph->where, "axis %d is given twice",
+                      axes[i]);
+    }
     *out_mask |= 1u << axis;
   }
   return LW_OK;

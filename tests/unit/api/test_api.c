@@ -309,7 +309,7 @@ static void wrong_graphs_explain_themselves(void **state) {
   lw_graph *g = NULL;
   uint32_t a, b, scalar, out;
   const int64_t other[2] = {4, 5}, negative[1] = {-1}, huge[2] = {INT64_MAX / 2, 8};
-  const int twice[2] = {0, 0};
+  const int twice[2] = {0, 0}, minus[2] = {0, -2};
   assert_int_equal(lw_graph_create(&g), LW_OK);
   assert_int_equal(lw_graph_add_input(g, "a", LW_DTYPE_F32, 2, matrix, &a), LW_OK);
   assert_int_equal(lw_graph_add_input(g, "b", LW_DTYPE_F32, 2, other, &b), LW_OK);
@@ -320,7 +320,19 @@ static void wrong_graphs_explain_themselves(void **state) {
     assert_int_not_equal((call), LW_OK);        \
     assert_true(strlen(lw_graph_error(g)) > 0); \
   } while (0)
-  FAILS(lw_graph_add_map(g, "add", pair, 2, &out));
+#define SAYS(call, text)                                \
+  do {                                                  \
+    assert_int_equal((call), LW_STATUS_USAGE);          \
+    assert_non_null(strstr(lw_graph_error(g), (text))); \
+  } while (0)
+  SAYS(lw_graph_add_map(g, "add", pair, 2, &out), "do not broadcast");
+  SAYS(lw_graph_add_map(g, "plus", pair, 2, &out), "there are add, sub");
+  SAYS(lw_graph_add_reduce(g, "mean", a, NULL, 0, 0, &out), "there are sum, prod");
+  SAYS(lw_graph_add_reduce(g, "sum", a, minus, 2, 0, &out), "axis -2 is given twice");
+  SAYS(lw_graph_add_input(g, NULL, LW_DTYPE_F32, 2, matrix, &out), "the name is NULL");
+  SAYS(lw_graph_add_input(g, "a", LW_DTYPE_F32, 2, matrix, &out), "'a' is taken");
+  SAYS(lw_graph_add_output(g, a, NULL), "the name is NULL");
+#undef SAYS
   FAILS(lw_graph_add_map(g, "add", ghost, 2, &out));
   FAILS(lw_graph_add_map(g, "add", pair, 1, &out));
   FAILS(lw_graph_add_map(g, "cast", pair, 1, &out));
