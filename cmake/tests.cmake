@@ -49,6 +49,9 @@ function(lw_set_test_properties test label)
     ENVIRONMENT "ASAN_OPTIONS=allocator_may_return_null=1:detect_stack_use_after_return=1;\
 UBSAN_OPTIONS=print_stacktrace=1;LW_SOURCE_DIR=${PROJECT_SOURCE_DIR};\
 LW_BUILD_DIR=${PROJECT_BINARY_DIR};LW_CLI=${PROJECT_BINARY_DIR}/lawson")
+  if(label MATCHES "^(random|cli|standin|compiler)$") # long ones first, so that no core waits at the end
+    set_tests_properties(${test} PROPERTIES COST 100)
+  endif()
 endfunction()
 
 # lw_program(target source module...): a program of the tests that links these modules.
