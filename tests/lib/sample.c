@@ -79,12 +79,25 @@ lw_status lw_sample_random(uint64_t seed, lw_sample *out) {
   return finish(out);
 }
 
-lw_status lw_sample_text(const char *text, uint64_t seed, lw_sample *out) {
-  memset(out, 0, sizeof *out);
+static lw_status parse(lw_str text, uint64_t seed, lw_sample *out) {
   out->seed = seed;
-  LW_TRY(lw__graph_parse(lw__str_of(text), &out->diag, &out->graph));
+  LW_TRY(lw__graph_parse(text, &out->diag, &out->graph));
   out->graph.diag = &out->diag;
   return finish(out);
+}
+
+lw_status lw_sample_text(const char *text, uint64_t seed, lw_sample *out) {
+  memset(out, 0, sizeof *out);
+  return parse(lw__str_of(text), seed, out);
+}
+
+lw_status lw_sample_file(const char *path, uint64_t seed, lw_sample *out) {
+  lw_file_map map;
+  memset(out, 0, sizeof *out);
+  LW_TRY(lw__file_map(path, &out->diag, &map));
+  lw_status status = parse(lw__str((const char *)map.data, map.bytes), seed, out);
+  lw__file_unmap(&map);
+  return status;
 }
 
 lw_status lw_sample_graph(lw_graph *graph, uint64_t seed, lw_sample *out) {

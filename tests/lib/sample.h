@@ -32,6 +32,8 @@ const lw_resource_policy *lw_sample_policy(uint64_t seed);
 lw_status lw_sample_random(uint64_t seed, lw_sample *out) LW_MUST_CHECK;
 /* From a graph in text form (docs/graph-text.md); inputs are random. */
 lw_status lw_sample_text(const char *text, uint64_t seed, lw_sample *out) LW_MUST_CHECK;
+/* The same from a file. */
+lw_status lw_sample_file(const char *path, uint64_t seed, lw_sample *out) LW_MUST_CHECK;
 /* Takes |graph| over (also on failure). */
 lw_status lw_sample_graph(lw_graph *graph, uint64_t seed, lw_sample *out) LW_MUST_CHECK;
 void lw_sample_deinit(lw_sample *sample);

@@ -1,9 +1,11 @@
 /* test_kernels.c: random graphs, fused and unfused, lowered for GPU and CPU, run by the kernel-IR
  * interpreter and held against the oracle's bounds. Usage: test_random_kernels [first seed]
- * [count]; a failing seed is printed and can be given alone. With LW_SKIP_PASSES=1 graphs are
- * compiled as they are. */
+ * [count]; a failing seed is printed and can be given alone. Or test_random_kernels FILE: a graph
+ * in text form. With LW_SKIP_PASSES=1 graphs are compiled as they are; with LW_DUMP=1 groups and
+ * kernel IR are printed. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/pipeline.h"
 #include "lib/kexec.h"
@@ -15,6 +17,12 @@ enum { default_count = 250 };
 enum { default_count = 1000 };
 #endif
 
+static void dump(void *user, const char *step, const char *text) {
+  (void)user;
+  if (!strcmp(step, "passes") || !strcmp(step, "fuse") || !strcmp(step, "lower"))
+    printf("---- after %s\n%s", step, text);
+}
+
 static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kernels) {
   char mode[64];
   snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
@@ -22,6 +30,7 @@ static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kern
                                 .policy = lw_sample_policy(s->seed)};
   options.fuse.off = !fuse;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
+  if (getenv("LW_DUMP") != NULL) options.dump = dump;
   lw_compiled compiled;
   lw_kexec_result result;
   lw_diag diag = {0};
@@ -42,29 +51,45 @@ typedef struct totals {
   uint64_t fused, unfused, failed, elements, tight;
 } totals;
 
-static void run_seed(uint64_t seed, bool show, totals *t) {
-  lw_sample s;
-  lw_status status = lw_sample_random(seed, &s);
+/* Takes |s| over; |status| is what making it came to. */
+static void run_sample(lw_sample *s, lw_status status, totals *t) {
   int bad = 0;
   if (status != LW_OK) {
-    printf("seed %llu: no sample: %s\n", (unsigned long long)seed, lw_status_name(status));
-    lw_sample_print_messages(&s.diag);
+    printf("seed %llu: no sample: %s\n", (unsigned long long)s->seed, lw_status_name(status));
+    lw_sample_print_messages(&s->diag);
     bad = 1;
   } else {
-    if (show) lw_sample_print_graph(&s);
     static const char *const profiles[] = {"sm_90a", "cpu"};
     for (int p = 0; p < 2; p++) {
-      bad |= run_mode(&s, profiles[p], true, &t->fused);
-      bad |= run_mode(&s, profiles[p], false, &t->unfused);
+      bad |= run_mode(s, profiles[p], true, &t->fused);
+      bad |= run_mode(s, profiles[p], false, &t->unfused);
     }
   }
   t->failed += (uint64_t)bad;
-  t->elements += s.elements;
-  t->tight += s.tight;
-  lw_sample_deinit(&s);
+  t->elements += s->elements;
+  t->tight += s->tight;
+  lw_sample_deinit(s);
+}
+
+static void run_seed(uint64_t seed, bool show, totals *t) {
+  lw_sample s;
+  lw_status status = lw_sample_random(seed, &s);
+  if (show && status == LW_OK) lw_sample_print_graph(&s);
+  run_sample(&s, status, t);
+}
+
+static int run_file(const char *path) {
+  lw_sample s;
+  totals t = {0};
+  lw_status status = lw_sample_file(path, 1, &s);
+  run_sample(&s, status, &t);
+  printf("%llu failed; %llu kernels fused, %llu unfused\n", (unsigned long long)t.failed,
+         (unsigned long long)t.fused, (unsigned long long)t.unfused);
+  return t.failed != 0;
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && !strchr("0123456789", argv[1][0])) return run_file(argv[1]);
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : default_count;
   totals t = {0};
