@@ -208,8 +208,12 @@ static void print_counts(const bench_side *sides, size_t count) {
 
 static void print_speedup(const bench_side *sides) {
   double fused = percentile(&sides[0].device, 50), apart = percentile(&sides[1].device, 50);
-  printf("\nfused is %.2fx as fast as unfused (median device time, both measured in this run)\n",
-         apart / fused);
+  const char *how = "median device time, both measured in this run";
+  if (fused > apart) {
+    printf("\nfused is slower: it takes %.2fx the time of unfused (%s)\n", fused / apart, how);
+  } else {
+    printf("\nfused is %.2fx as fast as unfused (%s)\n", apart / fused, how);
+  }
 }
 
 static void print_report(const bench_side *sides, size_t count, const bench_settings *b) {

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """The command line from outside: what it prints, what it writes, and how it ends."""
 import json
+import math
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -103,6 +105,9 @@ class Usage(Command):
         self.fails("run", "--force", "g12", "x", code=USAGE, says="fusion ids")
         self.fails("run", "--threads", "-1", "x", code=USAGE, says="number from 0")
         self.fails("run", "--check", "--device", "null", "x", code=USAGE, says="nothing to check")
+        self.fails("run", "", code=USAGE, says="MODEL is empty")
+        self.fails("run", "-i", "", "x", code=USAGE, says="--input is empty")
+        self.fails("run", "--target", "cuda:sm_90", "x", code=USAGE, says="mean 'cuda:sm_90a'?")
 
 
 class Run(Command):
@@ -190,6 +195,36 @@ class Run(Command):
                    says="given twice")
         self.fails("run", self.model, "--input-range", "3", code=USAGE, says="LO:HI")
 
+    def test_wrong_shape_names_the_file(self):
+        for dims in ((2, 2), (6,), (2, 3, 1), ()):
+            path = self.write("s.npy", tx.npy(tx.F32, dims, [0] * math.prod(dims)))
+            self.fails("run", self.model, "-i", path, code=USAGE, says="s.npy: its shape is [")
+        net = self.write("sym.onnx", relu_model(("batch", 3)))
+        self.fails("run", net, "-i", self.write("w.npy", tx.npy(tx.F32, (2, 2), [0] * 4)),
+                   code=USAGE, says="input 'a' of the model is [batch, 3]")
+
+    def test_what_cannot_be_told(self):
+        """exp of one number twice is equal or not by rounding alone: no verdict, and no failure."""
+        net = self.write("tie.onnx", tx.model(
+            [tx.node("Exp", ["a"], ["e"]), tx.node("Exp", ["b"], ["f"]),
+             tx.node("Greater", ["e", "f"], ["y"]), tx.node("Add", ["a", "b"], ["z"])],
+            [("a", tx.F32, (2, 3)), ("b", tx.F32, (2, 3))],
+            [("y", tx.BOOL, (2, 3)), ("z", tx.F32, (2, 3))]))
+        args = ("run", net, "--device", "cpu", "--check", "-i", self.a, "-i", self.a)
+        text = self.lawson(*args).stdout
+        self.assertRegex(text, r"y .* 0 of 6 +6 +cannot tell\n")
+        self.assertRegex(text, r"z .* 0 of 6 +- +ok\n")
+        told = json.loads(self.lawson(*args, "--json").stdout)["check"]
+        self.assertEqual([c["ambiguous"] for c in told], [6, 0])
+
+    def test_index_outside_a_table(self):
+        net = self.write("table.onnx", tx.model(
+            [tx.node("Gather", ["t", "i"], ["y"])],
+            [("t", tx.F32, (2, 3)), ("i", tx.I64, (8,))], [("y", tx.F32, (8, 3))]))
+        args = ("run", net, "--device", "cpu", "--check", "--seed", "1")
+        self.fails(*args, "--input-range", "i=5:9", code=USAGE, says="--input-range")
+        self.lawson(*args, "--input-range", "i=0:2")
+
     def test_integer_range(self):
         net = self.write("int.onnx", tx.model([tx.node("Neg", ["x"], ["y"])],
                                               [("x", tx.I64, (64,))], [("y", tx.I64, (64,))]))
@@ -209,6 +244,8 @@ class BadModels(Command):
                            ("zeros.onnx", bytes(4096)), ("npy.onnx", tx.npy(tx.F32, (1,), [1]))):
             for command in ("run", "bench", "explain"):
                 self.fails(command, self.write(name, data), code=INVALID, says=name)
+            done = self.fails("inspect", os.path.join(self.dir, name), code=INVALID, says=name)
+            self.assertEqual((done.stdout, done.stderr.count("\n")), ("", 1))
 
     def test_every_prefix(self):
         whole = relu_model()
@@ -244,7 +281,8 @@ class Machine(Command):
         env = dict(self.env, PATH="", LAWSON_CACHE="")
         env.pop("CC", None)
         env.pop("LW_CC", None)
-        self.fails("run", self.model, "--device", "cpu", code=DEVICE, says="compiler", env=env)
+        self.fails("run", self.model, "--device", "cpu", code=DEVICE, says="PATH, which is empty",
+                   env=env)
         self.fails("run", self.model, "--device", "cpu", "--cc", "/nonexistent/cc", "--cache",
                    "off", code=DEVICE, says="/nonexistent/cc")
 
@@ -259,6 +297,22 @@ class Machine(Command):
         env = dict(self.env, LAWSON_CACHE=os.path.join(blocker, "cache"))
         done = self.lawson("run", self.model, "--device", "cpu", "--check", env=env)
         self.assertIn("warning:", done.stderr)
+        self.assertIn("cannot be created: Not a directory", done.stderr)
+
+    def test_cache_that_cannot_be_made(self):
+        closed = os.path.join(self.dir, "closed")
+        os.mkdir(closed, 0o500)
+        self.addCleanup(os.chmod, closed, 0o700)
+        if os.access(closed, os.W_OK):
+            self.skipTest("this user may write everywhere")
+        done = self.lawson("run", self.model, "--device", "cpu", "--cache", closed + "/a/b")
+        self.assertIn("cannot be created: Permission denied", done.stderr)
+
+    def test_no_cache_is_said_once(self):
+        env = {"PATH": os.environ.get("PATH", "")}
+        done = self.lawson("bench", self.model, "--device", "cpu", "--compare", "-n", "1", env=env)
+        self.assertEqual(done.stderr.count("kernels are not kept"), 1)
+        self.assertEqual(self.lawson("inspect", self.model, env=env).stderr, "")
 
     def test_inspect_needs_nothing(self):
         done = self.lawson("inspect", self.model, env={"PATH": ""})
@@ -285,7 +339,7 @@ class Bench(Command):
         model = self.write("net.onnx", relu_model((64, 64)))
         done = self.lawson("bench", model, "--device", "cpu", "--compare", "-n", "7", "-w", "1",
                            "--json", "result.json")
-        self.assertIn("as fast as unfused", done.stdout)
+        self.assertRegex(done.stdout, "as fast as unfused|fused is slower")
         with open(os.path.join(self.dir, "result.json")) as file:
             report = json.load(file)
         self.assertEqual(report["schema"], "lawson-bench-1")
@@ -358,6 +412,19 @@ class Explain(Command):
         self.fails("explain", self.model, "--target", "cpu", "--dump", "after:lunch", code=USAGE,
                    says="no step 'lunch'")
         self.fails("explain", self.model, "--dump", "lunch", code=USAGE, says="after:STEP")
+
+
+    def test_source_is_one_unit(self):
+        net = self.write("two.onnx", tx.model(
+            [tx.node("Softmax", ["x"], ["t"]), tx.node("Exp", ["x"], ["u"])],
+            [("x", tx.F32, (4, 8))], [("t", tx.F32, (4, 8)), ("u", tx.F32, (4, 8))]))
+        done = self.lawson("explain", net, "--target", "cpu", "--no-fuse", "--source")
+        self.assertGreater(done.stdout.count(" threads, "), 1)
+        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+        built = subprocess.run([compiler, "-w", "-c", self.write("k.c", done.stdout), "-o",
+                                os.path.join(self.dir, "k.o")], capture_output=True, text=True)
+        self.assertEqual(built.returncode, 0, built.stderr)
+        self.fails("explain", net, "--json", "--source", code=USAGE, says="leave one out")
 
 
 class Check(Command):
