@@ -1,6 +1,7 @@
-/* test_batch.c: rows do not see each other: what a network makes of a row is the same, bit for bit, whatever other rows it is in
- * a batch with, and one kernel serves all numbers of rows. On the kernel-IR interpreter, for both targets; the shared models
- * natively on the CPU (skipped where ../shared is absent). */
+/* test_batch.c: rows do not see each other: what a network makes of a row is the same, bit for bit,
+ * whatever other rows it is in a batch with, and one kernel serves all numbers of rows. On the
+ * kernel-IR interpreter, for both targets; the shared models natively on the CPU (skipped where
+ * ../shared is absent). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,10 +21,11 @@ enum { most_rows = 7 };
 
 typedef lw_value_id (*network)(lw_speller *s, lw_value_id x); /* x: [rows, 96] */
 
-/* ---- networks --------------------------------------------------------------------------------------------------*/
+/* ---- networks ---------------------------------------------------------------------------------*/
 
 static lw_value_id chain(lw_speller *s, lw_value_id x) {
-  return lw_spell_2(s, LW_FN_MUL, lw_spell_gelu(s, x), lw_spell_const(s, 1, LW_DTYPE_F32, 1, (const int64_t[]){96}));
+  return lw_spell_2(s, LW_FN_MUL, lw_spell_gelu(s, x),
+                    lw_spell_const(s, 1, LW_DTYPE_F32, 1, (const int64_t[]){96}));
 }
 
 static lw_value_id norm(lw_speller *s, lw_value_id x) {
@@ -35,7 +37,8 @@ static lw_value_id softmax(lw_speller *s, lw_value_id x) { return lw_spell_softm
 
 static lw_value_id layer(lw_speller *s, lw_value_id x) {
   lw_value_id w = lw_spell_const(s, 1, LW_DTYPE_F32, 2, (const int64_t[]){96, 64});
-  return lw_spell_gelu(s, lw_spell_2(s, LW_FN_ADD, lw_spell_dot(s, x, w), lw_spell_const(s, 2, LW_DTYPE_F32, 1, (const int64_t[]){64})));
+  return lw_spell_gelu(s, lw_spell_2(s, LW_FN_ADD, lw_spell_dot(s, x, w),
+                                     lw_spell_const(s, 2, LW_DTYPE_F32, 1, (const int64_t[]){64})));
 }
 
 static lw_value_id perceptron(lw_speller *s, lw_value_id x) {
@@ -43,13 +46,14 @@ static lw_value_id perceptron(lw_speller *s, lw_value_id x) {
   return lw_spell_softmax(s, norm(s, lw_spell_2(s, LW_FN_ADD, lw_spell_dot(s, layer(s, x), w), x)));
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------*/
+/* ---- rows -------------------------------------------------------------------------------------*/
 
 static void make_trial(network make, int64_t rows, const char *profile, bool fuse, lw_trial *t) {
   lw_speller s;
   lw_graph g;
   lw_spell_init(&s);
-  lw_spell_output(&s, make(&s, lw_spell_input(&s, "x", LW_DTYPE_F32, 2, (const int64_t[]){rows, 96})), "y");
+  lw_spell_output(
+      &s, make(&s, lw_spell_input(&s, "x", LW_DTYPE_F32, 2, (const int64_t[]){rows, 96})), "y");
   assert_int_equal(lw_spell_finish(&s, &g), LW_OK);
   assert_int_equal(lw_trial_init(&g, profile, fuse, t), LW_OK);
 }
@@ -60,7 +64,8 @@ static void check_row(lw_trial *all, lw_trial *one, int64_t rows, int64_t from) 
   assert_int_equal(in * (size_t)rows, all->sample.input_bytes[0]);
   memcpy(one->sample.input_data[0], (char *)all->sample.input_data[0] + (size_t)from * in, in);
   assert_int_equal(lw_trial_run(one), LW_OK);
-  assert_memory_equal(one->sample.output_data[0], (char *)all->sample.output_data[0] + (size_t)from * out, out);
+  assert_memory_equal(one->sample.output_data[0],
+                      (char *)all->sample.output_data[0] + (size_t)from * out, out);
 }
 
 static void check_rows(const char *name, network make, const char *profile, bool fuse) {
@@ -72,7 +77,8 @@ static void check_rows(const char *name, network make, const char *profile, bool
   lw_trial_kernel_names(&one, &names[0]);
   lw_trial_kernel_names(&two, &names[1]);
   lw_trial_kernel_names(&all, &names[2]);
-  print_message("%-10s %-7s %-7s one row: %s kernels; two rows: %s kernels\n", name, profile, fuse ? "fused" : "unfused",
+  print_message("%-10s %-7s %-7s one row: %s kernels; two rows: %s kernels\n", name, profile,
+                fuse ? "fused" : "unfused",
                 strcmp(lw__text_str(&names[0]), lw__text_str(&names[2])) ? "other" : "the same",
                 strcmp(lw__text_str(&names[1]), lw__text_str(&names[2])) ? "other" : "the same");
   for (int64_t r = 0; r < most_rows; r++) check_row(&all, &one, most_rows, r);
@@ -90,7 +96,8 @@ static void names_of(network make, int64_t rows, const char *profile, lw_text *o
   lw_trial t = {.profile = profile};
   lw_compile_options options = {.profile = lw__device_profile_find(profile)};
   lw_spell_init(&s);
-  lw_spell_output(&s, make(&s, lw_spell_input(&s, "x", LW_DTYPE_F32, 2, (const int64_t[]){rows, 96})), "y");
+  lw_spell_output(
+      &s, make(&s, lw_spell_input(&s, "x", LW_DTYPE_F32, 2, (const int64_t[]){rows, 96})), "y");
   assert_int_equal(lw_spell_finish(&s, &g), LW_OK);
   assert_int_equal(lw__compile(&g, &options, false, NULL, &t.compiled), LW_OK);
   lw_trial_kernel_names(&t, out);
@@ -98,8 +105,9 @@ static void names_of(network make, int64_t rows, const char *profile, lw_text *o
   lw__graph_deinit(&g);
 }
 
-/* As long as a device is not full, schedules depend on the number of rows (narrower accesses, smaller blocks: more threads). From
- * there on the number of rows is an argument. (Rows that fill all blocks exactly have kernels of their own, without the guard.) */
+/* As long as a device is not full, schedules depend on the number of rows (narrower accesses,
+ * smaller blocks: more threads). From there on the number of rows is an argument. (Rows that fill
+ * all blocks exactly have kernels of their own, without the guard.) */
 static void check_names(const char *name, network make, const char *profile) {
   static const int64_t rows[] = {65537, 50021, 77777, 99999};
   lw_text first = {0};
@@ -108,14 +116,15 @@ static void check_names(const char *name, network make, const char *profile) {
     lw_text names = {0};
     names_of(make, rows[i], profile, &names);
     if (strcmp(lw__text_str(&names), lw__text_str(&first)) != 0)
-      fail_msg("%s %s: %lld rows have other kernels than %lld:\n%sinstead of\n%s", name, profile, (long long)rows[i], (long long)rows[0],
-               lw__text_str(&names), lw__text_str(&first));
+      fail_msg("%s %s: %lld rows have other kernels than %lld:\n%sinstead of\n%s", name, profile,
+               (long long)rows[i], (long long)rows[0], lw__text_str(&names), lw__text_str(&first));
     lw__text_deinit(&names);
   }
   lw__text_deinit(&first);
 }
 
-/* Where several groupings cost the same, which is taken may depend on the size: |one_group| is for networks of one kernel. */
+/* Where several groupings cost the same, which is taken may depend on the size: |one_group| is for
+ * networks of one kernel. */
 static void check_all(const char *name, network make, bool one_group) {
   static const char *const profiles[] = {"sm_90a", "cpu"};
   for (int p = 0; p < 2; p++) {
@@ -124,15 +133,18 @@ static void check_all(const char *name, network make, bool one_group) {
   }
 }
 
-#define CASE(name, one_group) \
-  static void rows_of_##name(void **state) { (void)state; check_all(#name, name, one_group); }
+#define CASE(name, one_group)                \
+  static void rows_of_##name(void **state) { \
+    (void)state;                             \
+    check_all(#name, name, one_group);       \
+  }
 CASE(chain, true)
 CASE(norm, true)
 CASE(softmax, true)
 CASE(layer, true)
 CASE(perceptron, false)
 
-/* ---- the shared models, natively -------------------------------------------------------------------------------*/
+/* ---- the shared models, natively --------------------------------------------------------------*/
 
 static bool import_batch(const char *name, int64_t batch, lw_graph *g) {
   char folder[1024];
@@ -150,7 +162,8 @@ static bool import_batch(const char *name, int64_t batch, lw_graph *g) {
 }
 
 static size_t bytes_of(const lw_graph *g, lw_value_id v) {
-  return (size_t)lw__shape_numel(&lw__value(g, v)->shape) * lw_dtype_size_bytes(lw__value(g, v)->dtype);
+  return (size_t)lw__shape_numel(&lw__value(g, v)->shape) *
+         lw_dtype_size_bytes(lw__value(g, v)->dtype);
 }
 
 typedef struct native { /* a model of one input and one output, ready to run on the CPU */
@@ -162,15 +175,18 @@ typedef struct native { /* a model of one input and one output, ready to run on 
   size_t in_bytes, out_bytes;
 } native;
 
-/* Built like a user's, vectorised, but for one thing: which products and sums the C compiler contracts differs between kernels for
- * different numbers of rows, and moves last bits. */
+/* Built like a user's, vectorised, but for one thing: which products and sums the C compiler
+ * contracts differs between kernels for different numbers of rows, and moves last bits. */
 static void native_init(native *n, lw_cache *cache) {
-  lw_compile_options options = {.profile = lw__device_profile_find("cpu"), 
-                                .build = {.path = getenv("PATH"), .cflags_extra = "-O2 -ffp-contract=off"}, .cache = cache};
+  lw_compile_options options = {
+      .profile = lw__device_profile_find("cpu"),
+      .build = {.path = getenv("PATH"), .cflags_extra = "-O2 -ffp-contract=off"},
+      .cache = cache};
   lw_diag diag = {0};
   lw_status status = lw__compile(&n->graph, &options, true, &diag, &n->compiled);
   if (status != LW_OK) fail_msg("%s", lw__diag_first_error(&diag));
-  assert_int_equal(lw__rt_device_open("cpu", &(lw_rt_device_options){.threads = 2}, &diag, &n->device), LW_OK);
+  assert_int_equal(
+      lw__rt_device_open("cpu", &(lw_rt_device_options){.threads = 2}, &diag, &n->device), LW_OK);
   assert_int_equal(lw__rt_program_load(n->device, &n->compiled.plan, &diag, &n->program), LW_OK);
   assert_int_equal(lw__rt_context_create(n->program, &diag, &n->context), LW_OK);
   assert_int_equal(n->graph.inputs.count, 1);
@@ -207,7 +223,8 @@ static void check_model(const char *name) {
   const lw_value *x = lw__value(&all.graph, all.graph.inputs.data[0]);
   assert_int_equal(x->shape.dim[0], most_rows);
   size_t in = all.in_bytes / most_rows, out = all.out_bytes / most_rows;
-  char *input = test_malloc(all.in_bytes), *whole = test_malloc(all.out_bytes), *part = test_malloc(all.out_bytes);
+  char *input = test_malloc(all.in_bytes), *whole = test_malloc(all.out_bytes),
+       *part = test_malloc(all.out_bytes);
   lw_rng rng;
   lw__rng_seed(&rng, 5);
   lw_random_fill(&rng, x->dtype, input, lw__shape_numel(&x->shape));
@@ -219,7 +236,8 @@ static void check_model(const char *name) {
     for (size_t from = 0; from + rows <= most_rows; from++) {
       native_run(&some, input + from * in, part);
       if (memcmp(part, whole + from * out, rows * out) != 0)
-        fail_msg("%s: row %zu in a batch of %zu differs from the same in a batch of %d", name, from, rows, most_rows);
+        fail_msg("%s: row %zu in a batch of %zu differs from the same in a batch of %d", name, from,
+                 rows, most_rows);
     }
     native_deinit(&some);
   }
@@ -239,9 +257,9 @@ static void rows_of_models(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rows_of_chain), cmocka_unit_test(rows_of_norm),       cmocka_unit_test(rows_of_softmax),
-      cmocka_unit_test(rows_of_layer), cmocka_unit_test(rows_of_perceptron),
-      cmocka_unit_test(rows_of_models),
+      cmocka_unit_test(rows_of_chain),      cmocka_unit_test(rows_of_norm),
+      cmocka_unit_test(rows_of_softmax),    cmocka_unit_test(rows_of_layer),
+      cmocka_unit_test(rows_of_perceptron), cmocka_unit_test(rows_of_models),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

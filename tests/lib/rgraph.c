@@ -538,26 +538,11 @@ typedef lw_status (*grow_fn)(grower *, lw_value_id *);
 
 static lw_status grow_wide(grower *w, lw_value_id *out) {
   static const grow_fn steps[] = {
-      grow_function,
-      grow_function,
-      grow_divide,
-      grow_integer,
-      grow_integer_binary,
-      grow_integer_binary,
-      grow_back,
-      grow_back,
-      grow_compare,
-      grow_logic,
-      grow_choose,
-      grow_choose,
-      grow_reduce_any_type,
-      grow_expand,
-      grow_heads,
-      grow_gather_computed,
-      grow_concat_parts,
-      grow_turned,
-      source,
-      grow_attention,
+      grow_function,        grow_function,       grow_divide, grow_integer,
+      grow_integer_binary,  grow_integer_binary, grow_back,   grow_back,
+      grow_compare,         grow_logic,          grow_choose, grow_choose,
+      grow_reduce_any_type, grow_expand,         grow_heads,  grow_gather_computed,
+      grow_concat_parts,    grow_turned,         source,      grow_attention,
   };
   size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 1);
   return steps[pick(w, (int64_t)count)](w, out);
