@@ -15,3 +15,9 @@ from ._library import Error, version
 from ._session import Session, TensorInfo
 
 __all__ = ["Error", "Session", "TensorInfo", "version"]
+
+
+def __getattr__(name):
+    if name == "__version__":  # the library's, which is loaded when it is first needed
+        return version()
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,7 +1,9 @@
 """Session: one model on one device, with one context to run it."""
 import collections
+import collections.abc
 import ctypes
 import json
+import operator
 import os
 
 from . import _tensor
@@ -52,6 +54,10 @@ class Session:
     def __init__(self, path, device="auto", channels_last=False, dims=None, shapes=None,
                  cache=None, **options):
         self._model = self._context = None
+        if isinstance(path, (bytes, bytearray, memoryview)):
+            raise TypeError("path is the name of an ONNX file, not the bytes of a model: write "
+                            "them to a file first")
+        self.path = os.fspath(path)
         self._library = library()
         pairs = [("cache", _cache_folder() if cache is None else cache),
                  ("path", os.environ.get("PATH", ""))]
@@ -64,7 +70,7 @@ class Session:
         pairs += [("shape", f"{name}=" + "x".join(map(str, shape)))
                   for name, shape in (shapes or {}).items()]
         pairs += list(options.items())
-        self._load(os.fspath(path), pairs)
+        self._load(self.path, pairs)
         self._create_context()
         self.inputs = self._infos(self._library.lw_model_input_count,
                                   self._library.lw_model_input)
@@ -86,7 +92,20 @@ class Session:
             lib.lw_options_destroy(made)
         self._model = model
         if status:
-            raise Error(status, lib.lw_model_error(model).decode(errors="replace"))
+            text = lib.lw_model_error(model).decode(errors="replace")
+            if text.startswith("symbolic dimensions"):
+                text += "; give them as dims={name: extent} or shapes={input: (2, 3, ...)}"
+            raise Error(status, text)
+
+    def __repr__(self):
+        ports = [", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in infos)
+                 for infos in (self.inputs, self.outputs)]
+        where = f"on {self.device}" if self._context else "closed"
+        return f"<lawson.Session {self.path!r} {where}: ({ports[0]}) -> ({ports[1]})>"
+
+    def _require_open(self):
+        if not self._context:
+            raise Error(_USAGE, "the session is closed")
 
     def _create_context(self):
         context = ctypes.c_void_p()
@@ -110,10 +129,18 @@ class Session:
     @property
     def device(self):
         """ "cpu", "cuda:0", "null": where the model runs."""
+        self._require_open()
         return self._library.lw_model_device(self._model).decode()
 
     def _bind(self, index, array, is_input):
+        self._require_open()
         infos = self.inputs if is_input else self.outputs
+        try:
+            index = operator.index(index)
+        except TypeError:
+            known = ", ".join(f"{n}: {info.name}" for n, info in enumerate(infos))
+            raise TypeError(f"an {'input' if is_input else 'output'} is bound by its number, not "
+                            f"by {index!r}; the model has {known}") from None
         if not 0 <= index < len(infos):
             raise Error(_USAGE, f"there is no {'input' if is_input else 'output'} {index}, "
                         f"the model has {len(infos)}")
@@ -142,14 +169,21 @@ class Session:
     def enqueue(self, stream=0):
         """Puts one run into the CUDA stream at pointer |stream| (0: the legacy default stream) and
         returns. Everything must be bound to memory of the device. On a CPU it runs and returns."""
+        self._require_open()
         self._check(self._library.lw_context_enqueue(self._context, stream))
 
     def run_bound(self):
         """One run with what is bound; waits for its end."""
+        self._require_open()
         self._check(self._library.lw_context_run(self._context))
 
     def run(self, inputs):
         """Runs on |inputs|, a list in the model's order; returns a list of NumPy arrays."""
+        self._require_open()
+        if not isinstance(inputs, collections.abc.Sequence) or isinstance(inputs, (str, bytes)):
+            raise TypeError("run() takes a list of arrays in the model's order ("
+                            + ", ".join(info.name for info in self.inputs)
+                            + f"), not {type(inputs).__name__}")
         if len(inputs) != len(self.inputs):
             raise Error(_USAGE, f"{len(inputs)} inputs were given, the model has "
                         f"{len(self.inputs)}")
@@ -170,12 +204,14 @@ class Session:
     def stats(self):
         """Counts of one run and facts of the compilation: kernels, library_calls, copies,
         compile_s ..."""
+        self._require_open()
         stats = StatsC()
         self._library.lw_context_stats(self._context, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, _ in StatsC._fields_}
 
     def explain(self):
         """What was fused, what was not and why (docs/explain.md)."""
+        self._require_open()
         text = ctypes.c_char_p()
         status = self._library.lw_model_explain(self._model, ctypes.byref(text))
         if status:

@@ -75,6 +75,7 @@ class DLPackOnly:
 class Sessions(WithFolder):
     def test_version(self):
         self.assertRegex(lawson.version(), r"^\d+\.\d+\.\d+$")
+        self.assertEqual(lawson.__version__, lawson.version())
 
     def test_infos(self):
         s = self.session()
@@ -212,6 +213,33 @@ class Errors(WithFolder):
         class Overlapping:
             __array_interface__ = dict(good.__array_interface__, strides=(0, 4))
         self.fails(s.bind_output, 0, Overlapping(), says="share memory")
+
+    def test_wrong_kinds_of_argument(self):
+        s = self.session()
+        good = numpy.zeros((2, 3), numpy.float32)
+        for inputs in ({"a": good, "b": good}, None, 3, "ab", good):
+            with self.assertRaisesRegex(TypeError, r"list of arrays in the model's order \(a, b\)"):
+                s.run(inputs)
+        with self.assertRaisesRegex(TypeError, "by its number, not by 'b'; .* 1: b"):
+            s.bind("b", good)
+        with self.assertRaisesRegex(TypeError, "1: relu"):
+            s.bind_output("relu", good)
+        s.bind(numpy.int64(0), good)
+        with self.assertRaisesRegex(TypeError, "bytes of a model"):
+            lawson.Session(relu_model())
+
+    def test_open_dimensions(self):
+        self.fails(lambda: self.session(relu_model(("batch", 3))), says="dims={")
+
+    def test_closed(self):
+        s = self.session()
+        self.assertRegex(repr(s), r"net.onnx' on cpu: \(a: f32\[2, 3\], b: .* -> \(add: ")
+        s.close()
+        self.assertIn("closed", repr(s))
+        zeros = [numpy.zeros((2, 3), numpy.float32)] * 2
+        for call in (lambda: s.run(zeros), lambda: s.bind(0, zeros[0]), s.run_bound, s.enqueue,
+                     s.stats, s.explain, lambda: s.device):
+            self.fails(call, says="the session is closed")
 
     def test_not_everything_bound(self):
         s = self.session()
