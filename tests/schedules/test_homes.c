@@ -94,7 +94,8 @@ static void test_shared(void **state) {
   (void)state;
   softmax(softmax_rows, "f32", 70, 3001, &shared_only, "kept in shared memory", 1);
   softmax(softmax_rows, "f32", 70, 4096, &shared_only, "kept in shared memory", 1);
-  softmax(softmax_rows, "bf16", 140, 2056, &shared_only, "read again", 1); /* too narrow for banks */
+  softmax(softmax_rows, "bf16", 140, 2056, &shared_only, "read again",
+          1); /* too narrow for banks */
 }
 
 static void test_nothing(void **state) {
