@@ -9,7 +9,7 @@
 
 enum {
   column_threads = 128,
-  batch_words = 16, /* registers for vectors in flight when rows do not stay in registers */
+  batch_words = 4, /* registers for vectors in flight when rows do not stay in registers */
   most_batch = 4,
   most_strided = 32,      /* threads that share a row in column layout */
   vectors_per_thread = 8, /* aim: enough loads in flight, few enough registers */
