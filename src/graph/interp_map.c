@@ -18,10 +18,19 @@ lw_status lw__interp_iota(interp_run *run, const lw_node *node, const interp_ten
   return LW_OK;
 }
 
+/* What an f64 operation rounds away: the ideal value is an f64 itself and does not show it. */
+static bool map_f64_rounds(lw_fn fn, double a, double b) {
+  if (fn == LW_FN_MUL) return fma(a, b, -(a * b)) != 0;
+  double y = fn == LW_FN_SUB ? -b : b, sum = a + y, part = sum - a;
+  return (a - (sum - part)) + (y - part) != 0;
+}
+
 /* ADD, SUB and MUL are never respelled; what they compute exactly every implementation computes
- * exactly. Division by a power of two is as good, and becomes a multiplication. */
-static bool map_is_exact_op(lw_fn fn, interp_iv b) {
-  if (fn == LW_FN_ADD || fn == LW_FN_SUB || fn == LW_FN_MUL) return true;
+ * exactly. Division by a power of two is as good, and becomes a multiplication. What f64 rounds,
+ * a contracted product and sum need not round. */
+static bool map_is_exact_op(lw_fn fn, interp_iv a, interp_iv b, lw_dtype dtype) {
+  if (fn == LW_FN_ADD || fn == LW_FN_SUB || fn == LW_FN_MUL)
+    return dtype != LW_DTYPE_F64 || !map_f64_rounds(fn, a.f, b.f);
   int exponent;
   return fn == LW_FN_DIV && lw__iv_is_exact(b) && fabs(frexp(b.f, &exponent)) == 0.5;
 }
@@ -39,9 +48,10 @@ static void map_float(const interp_run *run, const lw_node *node, const interp_t
       out->f[k] = lw__round_to(out->dtype, lw__fn_eval_f64(fn, a->f[k], b->f[k], 0));
       continue;
     }
-    interp_iv y = lw__interp_get(b, k);
-    interp_iv v = lw__iv_map(fn, lw__interp_get(a, k), y, same);
-    lw__interp_put(out, k, rounds ? lw__iv_round(v, &r, map_is_exact_op(fn, y)) : v);
+    interp_iv x = lw__interp_get(a, k), y = lw__interp_get(b, k);
+    interp_iv v = lw__iv_map(fn, x, y, same);
+    bool exact = map_is_exact_op(fn, x, y, out->dtype);
+    lw__interp_put(out, k, rounds ? lw__iv_round(v, &r, exact) : v);
   }
 }
 

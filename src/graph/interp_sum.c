@@ -80,8 +80,12 @@ static interp_iv reduce_product(const interp_tensor *t, const reduce_plan *p, in
   r.relative = ((double)p->gone_count + 16) * r.compute_unit * (r.dtype == LW_DTYPE_F64 ? 2 : 1);
   double limit = r.dtype == LW_DTYPE_F64 ? INFINITY : 0x1p127;
   if (isinf(v.f) && lw__iv_is_exact(v) && !isinf(up)) return v;
-  if (up >= limit || down < r.flush) return lw__iv_top(v.f);
-  return lw__iv_round(v, &r, true);
+  if (up >= limit || down < r.flush) {
+    v = lw__iv_top(v.f);
+    v.dev = NAN; /* no order of the factors is likelier than another */
+    return v;
+  }
+  return lw__iv_round(v, &r, r.dtype != LW_DTYPE_F64);
 }
 
 static void reduce_float(const interp_run *run, const lw_node *node, const interp_tensor *t,

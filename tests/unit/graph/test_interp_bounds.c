@@ -579,8 +579,49 @@ static void partial_sums_may_overflow(void **state) {
   }
 }
 
+/* An ideal product of f64 is an f64 itself; it is not exact for that. */
+static void f64_may_be_contracted(void **state) {
+  (void)state;
+  kit k;
+  kit_init(&k);
+  lw_value_id x = kit_floats(&k, LW_DTYPE_F64, KIT_SHAPE(1, 2), (const double[]){-1.5, 0.5});
+  lw_value_id y = kit_map(&k, LW_FN_MUL, x, kit_splat(&k, x, 0.2));
+  kit_run(&k, kit_map(&k, LW_FN_ADD, y, kit_splat(&k, y, 0.5)));
+  double contracted[2] = {fma(-1.5, 0.2, 0.5), fma(0.5, 0.2, 0.5)}, wrong = 0.2 + 1e-12;
+  lw_compare c;
+  lw__interp_compare(&k.ideal, contracted, &c);
+  assert_int_equal(c.bad, 0);
+  contracted[0] = wrong;
+  lw__interp_compare(&k.ideal, contracted, &c);
+  assert_int_equal(c.bad, 1);
+  kit_deinit(&k);
+  kit_init(&k);
+  x = kit_floats(&k, LW_DTYPE_F64, KIT_SHAPE(1, 2), (const double[]){-1.5, 0.5});
+  y = kit_map(&k, LW_FN_MUL, x, kit_splat(&k, x, 0.25));
+  kit_run(&k, kit_map(&k, LW_FN_SUB, y, kit_splat(&k, y, 0.5)));
+  for (int i = 0; i < 2; i++) assert_true(k.ideal.bound[i] == 0);
+  kit_deinit(&k);
+}
+
+/* Partial products below the smallest number in some order: neither bound nor deviation is known.
+ */
+static void partial_products_may_underflow(void **state) {
+  (void)state;
+  kit k;
+  lw_value_id v;
+  kit_init(&k);
+  lw_value_id x =
+      kit_floats(&k, LW_DTYPE_F32, KIT_SHAPE(1, 4), (const double[]){1e-25, 1.1e25, 1e-25, 1.3e25});
+  assert_ok(lw__graph_reduce(&k.g, LW_RED_PROD, x, 2, &v));
+  kit_run(&k, v);
+  assert_true(isinf(k.ideal.bound[0]) && isinf(k.ideal.deviation[0]));
+  kit_deinit(&k);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(f64_may_be_contracted),
+      cmocka_unit_test(partial_products_may_underflow),
       cmocka_unit_test(ranges_hold_every_point),
       cmocka_unit_test(tests_know_when_both_outcomes_are_possible),
       cmocka_unit_test(unkind_implementations_stay_inside),
