@@ -15,7 +15,7 @@
 #include "lib/trial.h"
 
 static const char *const profiles[] = {"sm_90a", "cpu"};
-static const int64_t whole[2] = {48, 192}, line[1] = {192}, square[2] = {192, 192};
+static const int64_t whole[2] = {24, 96}, line[1] = {96}, square[2] = {96, 96};
 
 typedef void (*writer)(lw_speller *s);
 

@@ -14,7 +14,7 @@
 #ifdef __SANITIZE_ADDRESS__
 enum { default_count = 250 };
 #else
-enum { default_count = 1000 };
+enum { default_count = 3000 };
 #endif
 
 static void dump(void *user, const char *step, const char *text) {

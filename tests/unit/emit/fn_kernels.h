@@ -104,6 +104,17 @@ static void fn_add_round(fn_set *set, lw_ktarget target, lw_dtype narrow) {
   fn_end(&b, set, LW_DTYPE_F32, lw__kb_round(&b.kb, fn_load(&b, LW_DTYPE_F32), narrow), name);
 }
 
+/* k_root_<type>: to the power of a constant 0.5. */
+static void fn_add_root(fn_set *set, lw_ktarget target, lw_dtype dtype) {
+  char name[64];
+  snprintf(name, sizeof name, "k_root_%s", lw_dtype_name(dtype));
+  fn_build b;
+  fn_begin(&b, target);
+  lw_kval half = lw__kb_const_f(&b.kb, dtype, 0.5);
+  lw_kval y = lw__kb_fn(&b.kb, LW_FN_POW, fn_load(&b, dtype), half, LW_NONE);
+  fn_end(&b, set, dtype, y, name);
+}
+
 static void fn_add_everything(fn_set *set, lw_ktarget target) {
   for (int fn = 0; fn < LW_FN_COUNT; fn++)
     for (size_t t = 0; t < LW_ARRAY_COUNT(fn_value_types); t++)
@@ -117,6 +128,8 @@ static void fn_add_everything(fn_set *set, lw_ktarget target) {
     fn_add_cast(set, target, LW_DTYPE_F32, fn_narrow_types[n]);
     fn_add_round(set, target, fn_narrow_types[n]);
   }
+  fn_add_root(set, target, LW_DTYPE_F32);
+  fn_add_root(set, target, LW_DTYPE_F64);
 }
 
 static void fn_free(fn_set *set) {

@@ -276,6 +276,24 @@ static void test_signs_of_zero(void **state) {
   }
 }
 
+/* pow(-inf, 0.5) is infinite and pow(-0, 0.5) is 0; the roots are NaN and -0. */
+static void test_power_of_half(void **state) {
+  (void)state;
+  static float a[FN_BLOCK], y[FN_BLOCK];
+  static double wide_a[FN_BLOCK], wide_y[FN_BLOCK];
+  for (int i = 0; i < SPECIALS; i++) wide_a[i] = a[i] = (float)specials[i];
+  find("k_root_f32")((void *[]){a, y}, NULL, 0, 1);
+  find("k_root_f64")((void *[]){wide_a, wide_y}, NULL, 0, 1);
+  for (int i = 0; i < SPECIALS; i++) {
+    double want = pow(wide_a[i], 0.5);
+    if (isnan(want) ? !isnan(y[i]) || !isnan(wide_y[i])
+                    : signbit(y[i]) || signbit(wide_y[i]) ||
+                          fabs((double)y[i] - want) > want * 0x1p-22 ||
+                          fabs(wide_y[i] - want) > want * 0x1p-51)
+      fail_msg("pow(%a, 0.5): %a and %a", wide_a[i], (double)y[i], wide_y[i]);
+  }
+}
+
 /* ---- integers ---------------------------------------------------------------------------------*/
 
 static const int64_t int_specials[] = {
@@ -525,7 +543,8 @@ static int close_library(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_unary_f32),     cmocka_unit_test(test_floats),
-      cmocka_unit_test(test_signs_of_zero), cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_signs_of_zero),
+      cmocka_unit_test(test_power_of_half), cmocka_unit_test(test_integers),
       cmocka_unit_test(test_casts),         cmocka_unit_test(test_narrow_types),
   };
   const struct CMUnitTest vectors[] = {cmocka_unit_test(test_loops_vectorise)};
