@@ -100,8 +100,8 @@ static lw_status verify_inference(verifier *v, lw_node_id id, const lw_node *nod
   lw_dtype dtype = value->dtype;
   const lw_value_id *operands = /* a graph without operands has no array of them */
       node->operand_count ? v->g->operands.data + node->operand_begin : NULL;
-  lw_status status = lw__infer(&v->scratch, node->op, &node->attr, operands, node->operand_count,
-                               &dtype, &shape);
+  lw_status status =
+      lw__infer(&v->scratch, node->op, &node->attr, operands, node->operand_count, &dtype, &shape);
   if (status == LW_STATUS_OUT_OF_MEMORY) return status;
   if (status != LW_OK) return violation(v, "node %u: %s", id, lw__diag_first_error(&v->why));
   if (dtype != value->dtype) {

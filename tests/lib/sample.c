@@ -6,7 +6,9 @@
 #include <string.h>
 
 const lw_resource_policy *lw_sample_policy(uint64_t seed) {
-  return lw__resource_policy_find(seed % 7 == 6 ? "conservative" : seed % 5 == 4 ? "classic" : "opt-in");
+  return lw__resource_policy_find(seed % 7 == 6   ? "conservative"
+                                  : seed % 5 == 4 ? "classic"
+                                                  : "opt-in");
 }
 
 lw_rgraph_options lw_sample_options(uint64_t seed) {

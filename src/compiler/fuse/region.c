@@ -575,7 +575,8 @@ static lw_ix row_of_operand(lw_region *region, const lw_node *node) {
   return lw__access_flatten(&region->pool.ix, &lw__value(g, node->result)->shape, kept);
 }
 
-/* Result and operand may have got their places on different ways, so both are held against the row. */
+/* Result and operand may have got their places on different ways, so both are held against the row.
+ */
 static lw_status add_reductions(placer *p) {
   lw_region *region = p->region;
   const lw_graph *g = region->ctx->graph;

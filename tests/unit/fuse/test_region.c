@@ -218,12 +218,14 @@ static void reductions_that_differ(void **state) {
       "", "the reductions run over different elements");
 }
 
-/* The results meet in one map, which gives both the same place; but the rows of one are columns of the other. */
+/* The results meet in one map, which gives both the same place; but the rows of one are columns of
+ * the other. */
 static void reductions_that_meet(void **state) {
   (void)state;
-  assert_refused("%x = input f32[8, 8, 7, 2]\n%a = reduce.min f32[8, 7] %x axes=[0, 3]\n"
-                 "%b = reduce.min f32[8, 7] %x axes=[1, 3]\n%y = map.sub f32[8, 7] %a, %b\noutput y %y\n",
-                 "", "the reductions have their rows in different orders");
+  assert_refused(
+      "%x = input f32[8, 8, 7, 2]\n%a = reduce.min f32[8, 7] %x axes=[0, 3]\n"
+      "%b = reduce.min f32[8, 7] %x axes=[1, 3]\n%y = map.sub f32[8, 7] %a, %b\noutput y %y\n",
+      "", "the reductions have their rows in different orders");
 }
 
 /* A row's sum that every row needs, and one that is spread along the wrong axis. */
