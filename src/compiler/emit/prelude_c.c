@@ -52,10 +52,17 @@ static const lw_helper rows[] = {
      "LW_HELPER float lw_rem_f32(float a, float b) { return __builtin_fmodf(a, b); }"},
     {"lw_rem_f64", 0, 0,
      "LW_HELPER double lw_rem_f64(double a, double b) { return __builtin_fmod(a, b); }"},
+    /* gcc's vectoriser makes pow(x, 0.5) a root without regard to -inf and -0 */
     {"lw_pow_f32", 0, 0,
-     "LW_HELPER float lw_pow_f32(float a, float b) { return __builtin_powf(a, b); }"},
+     "LW_HELPER float lw_pow_f32(float a, float b) {\n"
+     "  if (b == 0.5f) return a == -LW_INF ? LW_INF : __builtin_sqrtf(a + 0.0f);\n"
+     "  return __builtin_powf(a, b);\n"
+     "}"},
     {"lw_pow_f64", 0, 0,
-     "LW_HELPER double lw_pow_f64(double a, double b) { return __builtin_pow(a, b); }"},
+     "LW_HELPER double lw_pow_f64(double a, double b) {\n"
+     "  if (b == 0.5) return a == -LW_INF ? LW_INF : __builtin_sqrt(a + 0.0);\n"
+     "  return __builtin_pow(a, b);\n"
+     "}"},
     {"lw_atan2_f32", 0, 0,
      "LW_HELPER float lw_atan2_f32(float a, float b) { return __builtin_atan2f(a, b); }"},
     {"lw_atan2_f64", 0, 0,
