@@ -1,4 +1,4 @@
-/* shared.h: the models and cases that lie beside the checkout in ../shared (CONTRIBUTING.md):
+/* shared.h: the models and cases that lie beside the checkout in ../shared (docs/testing.md):
  * folders with model.onnx, in_<i>.npy and out_<i>.npy. */
 #ifndef LW_TEST_SHARED_H
 #define LW_TEST_SHARED_H
