@@ -75,7 +75,7 @@ static lw_status record_decisions(const lw_search *s, lw_fusion *out) {
     const lw_pair *p = &s->pairs.data[i];
     lw_decision d = {.producer = p->producer, .consumer = p->consumer, .forced = p->forced};
     d.fused = s->group_of[p->producer] == s->group_of[p->consumer];
-    if (p->sibling && !d.fused && !p->forced)
+    if (p->sibling && !d.fused && !p->forced && !p->forbidden)
       continue; /* strangers that could share a launch: only if they do */
     d.us_apart = p->us_apart;
     d.us_together = p->us_together;
