@@ -23,32 +23,90 @@ static void dump(void *user, const char *step, const char *text) {
     printf("---- after %s\n%s", step, text);
 }
 
-static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kernels) {
-  char mode[64];
-  snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
+static lw_compile_options options_for(const lw_sample *s, const char *profile) {
   lw_compile_options options = {.profile = lw__device_profile_find(profile),
                                 .policy = lw_sample_policy(s->seed)};
-  options.fuse.off = !fuse;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
   if (getenv("LW_DUMP") != NULL) options.dump = dump;
+  return options;
+}
+
+/* 0: all inside their bounds. With |may_refuse| an option that cannot be met is no failure. */
+static int run_with(lw_sample *s, const lw_compile_options *options, const char *mode,
+                    bool may_refuse, uint64_t *kernels) {
   lw_compiled compiled;
   lw_kexec_result result;
   lw_diag diag = {0};
-  lw_status status = lw__compile(&s->graph, &options, false, &diag, &compiled);
+  lw_status status = lw__compile(&s->graph, options, false, &diag, &compiled);
+  bool refused = status == LW_STATUS_USAGE && may_refuse;
   if (status == LW_OK)
     status = lw_kexec_run(&compiled, s->input_data, s->output_data, &diag, &result);
   if (status == LW_OK) *kernels += result.launches;
   lw__compiled_deinit(&compiled);
-  if (status != LW_OK) {
+  if (status != LW_OK && !refused) {
     printf("seed %llu %s: %s\n", (unsigned long long)s->seed, mode, lw_status_name(status));
     lw_sample_print_messages(&diag);
   }
   lw__diag_deinit(&diag);
+  if (refused) return 0;
   return status != LW_OK || lw_sample_compare(s, NULL, mode) > 0;
 }
 
+static int run_mode(lw_sample *s, const char *profile, bool fuse, uint64_t *kernels) {
+  char mode[64];
+  snprintf(mode, sizeof mode, "%s %s", profile, fuse ? "fused" : "unfused");
+  lw_compile_options options = options_for(s, profile);
+  options.fuse.off = !fuse;
+  return run_with(s, &options, mode, false, kernels);
+}
+
+/* ---- other groups than the cheapest -----------------------------------------------------------*/
+
+enum { most_ids = 64 };
+
+/* Each of the decisions that are |fused| with probability 1/3. */
+static uint32_t draw_ids(const lw_fusion *fusion, bool fused, lw_rng *rng, const char **out) {
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < fusion->decisions.count && count < most_ids; i++) {
+    const lw_decision *d = &fusion->decisions.data[i];
+    if (d->fused == fused && lw__rng_range(rng, 0, 3) == 0) out[count++] = d->id;
+  }
+  return count;
+}
+
+/* Groups at random: some of the pairs that were fused are forbidden; some alone are forced; one that
+ * was not fused is forced. */
+static int run_other_groups(lw_sample *s, const char *profile, uint64_t *kernels) {
+  const char *forbid[most_ids], *force[most_ids], *one[most_ids];
+  lw_compile_options options = options_for(s, profile);
+  lw_compiled first;
+  lw_rng rng;
+  int bad = 0;
+  char mode[64];
+  lw__rng_seed(&rng, s->seed);
+  options.dump = NULL;
+  lw_status status = lw__compile(&s->graph, &options, false, NULL, &first);
+  if (status == LW_OK) {
+    options = options_for(s, profile);
+    options.fuse = (lw_fuse_options){.forbid = forbid};
+    options.fuse.forbid_count = draw_ids(&first.fusion, true, &rng, forbid);
+    snprintf(mode, sizeof mode, "%s some forbidden", profile);
+    bad |= run_with(s, &options, mode, false, kernels);
+    options.fuse = (lw_fuse_options){.off = true, .force = force};
+    options.fuse.force_count = draw_ids(&first.fusion, true, &rng, force);
+    snprintf(mode, sizeof mode, "%s some alone forced", profile);
+    bad |= run_with(s, &options, mode, true, kernels);
+    uint32_t count = draw_ids(&first.fusion, false, &rng, one);
+    options.fuse = (lw_fuse_options){.force = one, .force_count = count != 0};
+    snprintf(mode, sizeof mode, "%s one forced", profile);
+    if (count) bad |= run_with(s, &options, mode, true, kernels);
+  }
+  lw__compiled_deinit(&first);
+  return bad || status != LW_OK;
+}
+
 typedef struct totals {
-  uint64_t fused, unfused, failed, elements, tight;
+  uint64_t fused, unfused, others, failed, elements, tight;
 } totals;
 
 /* Takes |s| over; |status| is what making it came to. */
@@ -63,6 +121,7 @@ static void run_sample(lw_sample *s, lw_status status, totals *t) {
     for (int p = 0; p < 2; p++) {
       bad |= run_mode(s, profiles[p], true, &t->fused);
       bad |= run_mode(s, profiles[p], false, &t->unfused);
+      if (s->seed % 2) bad |= run_other_groups(s, profiles[p], &t->others);
     }
   }
   t->failed += (uint64_t)bad;
