@@ -286,10 +286,10 @@ static void test_power_of_half(void **state) {
   find("k_root_f64")((void *[]){wide_a, wide_y}, NULL, 0, 1);
   for (int i = 0; i < SPECIALS; i++) {
     double want = pow(wide_a[i], 0.5);
-    if (isnan(want) ? !isnan(y[i]) || !isnan(wide_y[i])
-                    : signbit(y[i]) || signbit(wide_y[i]) ||
-                          fabs((double)y[i] - want) > want * 0x1p-22 ||
-                          fabs(wide_y[i] - want) > want * 0x1p-51)
+    if (isnan(want)
+            ? !isnan(y[i]) || !isnan(wide_y[i])
+            : signbit(y[i]) || signbit(wide_y[i]) || fabs((double)y[i] - want) > want * 0x1p-22 ||
+                  fabs(wide_y[i] - want) > want * 0x1p-51)
       fail_msg("pow(%a, 0.5): %a and %a", wide_a[i], (double)y[i], wide_y[i]);
   }
 }
@@ -543,9 +543,9 @@ static int close_library(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_unary_f32),     cmocka_unit_test(test_floats),
-      cmocka_unit_test(test_signs_of_zero),
-      cmocka_unit_test(test_power_of_half), cmocka_unit_test(test_integers),
-      cmocka_unit_test(test_casts),         cmocka_unit_test(test_narrow_types),
+      cmocka_unit_test(test_signs_of_zero), cmocka_unit_test(test_power_of_half),
+      cmocka_unit_test(test_integers),      cmocka_unit_test(test_casts),
+      cmocka_unit_test(test_narrow_types),
   };
   const struct CMUnitTest vectors[] = {cmocka_unit_test(test_loops_vectorise)};
   int failed = cmocka_run_group_tests_name("emit_c vectors", vectors, NULL, NULL);
