@@ -12,7 +12,8 @@ const lw_resource_policy *lw_sample_policy(uint64_t seed) {
 }
 
 lw_rgraph_options lw_sample_options(uint64_t seed) {
-  bool wide = seed % 8 >= 4, large = seed % 32 == 29;
+  bool heavy = seed >= 1000000;
+  bool wide = heavy || seed % 8 >= 4, large = heavy || seed % 32 == 29;
   return (lw_rgraph_options){.nodes = large ? 70 : (wide ? 8u : 3u) + (uint32_t)(seed % 12),
                              .contractions = seed % 3 != 0,
                              .narrow = seed % 2 != 0,
