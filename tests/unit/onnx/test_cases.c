@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -67,9 +68,9 @@ static void test_hostile(void **state) {
     lw_diag diag = {0};
     lw_graph graph;
     snprintf(path, sizeof path, CASES "%s/model.onnx", cases[i].name);
-    int64_t start = lw__now_ns();
+    clock_t start = clock(); /* of this process: other tests run at the same time */
     lw_status status = lw__onnx_import(path, NULL, &diag, &graph);
-    int64_t ns = lw__now_ns() - start;
+    double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
     if (status != cases[i].want) {
       fail_msg("%s: %s (%s)", cases[i].name, lw_status_name(status), lw__diag_first_error(&diag));
     }
@@ -77,7 +78,7 @@ static void test_hostile(void **state) {
       lw__graph_deinit(&graph);
     else
       assert_true(lw__diag_first_error(&diag)[0] != '\0');
-    if (ns > 1000000000) fail_msg("%s took %lld ms", cases[i].name, (long long)(ns / 1000000));
+    if (seconds > 1) fail_msg("%s took %.2f s", cases[i].name, seconds);
     lw__diag_deinit(&diag);
   }
 }
