@@ -126,6 +126,19 @@ static lw_status find_turned(transpose_nest *t, lw_region *region) {
   return status;
 }
 
+/* Many turned operands may be more than a block has room for: they are read as they lie then. */
+static bool tiles_fit(const transpose_nest *t, const lw_region *region,
+                      const lw_lower_options *options) {
+  uint64_t most = options->profile->shared_bytes_per_block_optin, bytes = 0;
+  if (options->policy && options->policy->max_shared_bytes < most)
+    most = options->policy->max_shared_bytes;
+  for (uint32_t i = 0; i < t->turned.count; i++) {
+    size_t size = lw_dtype_size_bytes(lw__elem_node(&region->pool, t->turned.data[i])->dtype);
+    bytes += (uint64_t)lw__round_up(t->tile * (t->tile + 1) * (int64_t)size, 16);
+  }
+  return bytes <= most;
+}
+
 /* ---- the kernel -------------------------------------------------------------------------------*/
 
 static lw_kval c32(transpose_nest *t, int64_t x) {
@@ -282,7 +295,7 @@ lw_status lw__lower_transpose_gpu(lw_region_context *ctx, const lw_node_id *node
   lw_region region;
   status = place_digits(&t, &region, ctx, nodes, count);
   if (status == LW_OK) status = find_turned(&t, &region);
-  if (status == LW_OK && t.turned.count) {
+  if (status == LW_OK && t.turned.count && tiles_fit(&t, &region, options)) {
     status = transposed(&t, &region, options, diag, out);
     *out_done = status == LW_OK;
     lw__nest_deinit(&t.nest);
