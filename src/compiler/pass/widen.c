@@ -88,8 +88,8 @@ static lw_status rebuild_window(widener *w, const lw_node *node, lw_value_id in,
 static lw_status rebuild_cast(widener *w, const lw_node *node, lw_value_id *out) {
   lw_value_id old = lw__operand(w->from, node, 0);
   lw_dtype to = lw__value(w->from, node->result)->dtype;
-  if (should_widen(w, node) && lw__dtype_is_float(type_now(w, old)) &&
-      type_now(w, old) != LW_DTYPE_F64)
+  lw_dtype from = type_now(w, old);
+  if (should_widen(w, node) && (is_narrow(from) || from == LW_DTYPE_F32))
     return as_wide(w, old, out);
   return lw__graph_cast(w->to, w->now[old], should_widen(w, node) ? LW_DTYPE_F32 : to, out);
 }
