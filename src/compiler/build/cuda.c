@@ -102,7 +102,7 @@ static int cuda_run_compiler(const cuda_builder *b, const lw_build_job *job, boo
                              lw_nvrtc_program **program) {
   const char *flags[CUDA_OPTIONS_MAX + 1];
   int count = 0;
-  if (all_registers) flags[count++] = "--maxrregcount=255";
+  if (all_registers) flags[count++] = "--define-macro=LW_MIN_BLOCKS=,1";
   for (int i = 0; i < b->flag_count; i++) flags[count++] = b->flags[i];
   int result = b->nvrtc.CreateProgram(program, job->source, "kernels.cu", 0, NULL, NULL);
   if (result != LW_NVRTC_SUCCESS) return result;
@@ -228,7 +228,7 @@ lw_status lw__build_cuda(lw_build_job *jobs, uint32_t count, const lw_build_opti
   b.flags[b.flag_count++] = "--no-cache";
   lw_builder builder = {
       .kind = "cubin", .prepare = cuda_prepare, .compile = cuda_compile, .state = &b};
-  builder.identity = lw__build_hash_text("cuda 2", (lw_hash){0, 0});
+  builder.identity = lw__build_hash_text("cuda 3", (lw_hash){0, 0});
   for (int i = 0; i < b.flag_count; i++) {
     builder.identity = lw__build_hash_text(b.flags[i], builder.identity);
   }

@@ -38,6 +38,9 @@ static const char *const cuda_memory_types[LW_DTYPE_COUNT] = {
 static const char cuda_top[] =
     "#define LW_HELPER static __device__ __forceinline__\n"
     "#define LW_UNUSED\n"
+    "#ifndef LW_MIN_BLOCKS\n"
+    "#define LW_MIN_BLOCKS\n" /* builders may define it as ", 1": all registers are there then */
+    "#endif\n"
     "#define LW_INF __int_as_float(0x7f800000)\n"
     "#define LW_NAN __int_as_float(0x7fffffff)\n";
 
@@ -66,8 +69,10 @@ static void cuda_begin(lw_printer *p, const char *name) {
   const lw_kernel *kernel = p->kernel;
   lw__text_add(p->out, "\nextern \"C\" __global__ void __launch_bounds__(%u",
                kernel->block_threads);
-  if (kernel->min_blocks_per_sm != 0) lw__text_add(p->out, ", %u", kernel->min_blocks_per_sm);
-  lw__text_add(p->out, ") %s(", name);
+  if (kernel->min_blocks_per_sm != 0)
+    lw__text_add(p->out, ", %u) %s(", kernel->min_blocks_per_sm, name);
+  else
+    lw__text_add(p->out, " LW_MIN_BLOCKS) %s(", name);
   for (uint32_t i = 0; i < kernel->buffers.count; i++) {
     const char *type = cuda_memory_types[kernel->buffers.data[i].dtype];
     bool written = kernel->buffers.data[i].written;

@@ -1,5 +1,8 @@
 #define LW_HELPER static __device__ __forceinline__
 #define LW_UNUSED
+#ifndef LW_MIN_BLOCKS
+#define LW_MIN_BLOCKS
+#endif
 #define LW_INF __int_as_float(0x7f800000)
 #define LW_NAN __int_as_float(0x7fffffff)
 LW_HELPER long long lw_cast_i32_i64(int a) { return (long long)a; }
@@ -48,7 +51,7 @@ LW_HELPER void lw_put_x4(void *p, unsigned a, unsigned b, unsigned c, unsigned d
   *(uint4 *)p = make_uint4(a, b, c, d);
 }
 
-extern "C" __global__ void __launch_bounds__(256) gelu_gpu(const unsigned short *__restrict__ b0, unsigned short *b1, long long s0) {
+extern "C" __global__ void __launch_bounds__(256 LW_MIN_BLOCKS) gelu_gpu(const unsigned short *__restrict__ b0, unsigned short *b1, long long s0) {
   const long long block = (long long)blockIdx.x;
   const int thread = (int)threadIdx.x;
   unsigned l0[4];

@@ -1,5 +1,8 @@
 #define LW_HELPER static __device__ __forceinline__
 #define LW_UNUSED
+#ifndef LW_MIN_BLOCKS
+#define LW_MIN_BLOCKS
+#endif
 #define LW_INF __int_as_float(0x7f800000)
 #define LW_NAN __int_as_float(0x7fffffff)
 LW_HELPER uint4 lw_get_x4_ro(const void *p, bool there) {
@@ -53,7 +56,7 @@ LW_HELPER void lw_put_x4(void *p, unsigned a, unsigned b, unsigned c, unsigned d
 }
 LW_HELPER unsigned lw_word_f32(float x) { return __float_as_uint(x); }
 
-extern "C" __global__ void __launch_bounds__(256) softmax_gpu(const float *__restrict__ b0, float *b1) {
+extern "C" __global__ void __launch_bounds__(256 LW_MIN_BLOCKS) softmax_gpu(const float *__restrict__ b0, float *b1) {
   const long long block = (long long)blockIdx.x;
   const int thread = (int)threadIdx.x;
   __shared__ __align__(16) float h0[8];
