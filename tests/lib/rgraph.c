@@ -21,6 +21,8 @@ static int64_t extent(grower *w) {
 
 static lw_dtype float_type(grower *w) {
   if (w->options->wide && pick(w, 8) == 0) return LW_DTYPE_F64;
+  if (w->options->wide && w->options->narrow && pick(w, 10) == 0)
+    return pick(w, 2) ? LW_DTYPE_F8E4M3 : LW_DTYPE_F8E5M2;
   int64_t k = w->options->narrow ? pick(w, 4) : 0;
   return k == 1 ? LW_DTYPE_F16 : k == 2 ? LW_DTYPE_BF16 : LW_DTYPE_F32;
 }
