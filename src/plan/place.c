@@ -52,6 +52,25 @@ static lw_status place_order(lw_plan_order *order, const lw_plan_step *steps, ui
   return LW_OK;
 }
 
+/* Of a run with lanes: a step follows the one before it in its lane, and its waits. */
+static lw_status place_lane_order(placer *p, lw_plan_order *order) {
+  const lw_plan *plan = p->plan;
+  uint32_t last[LW_PLAN_MAX_LANES], *preds;
+  for (uint32_t lane = 0; lane < LW_PLAN_MAX_LANES; lane++) last[lane] = LW_NONE;
+  LW_TRY(lw__plan_order_init(order, plan->steps.count));
+  LW_TRY(lw__arena_alloc(&p->scratch, (size_t)plan->steps.count + 1, sizeof *preds, &preds));
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    const lw_plan_step *step = &plan->steps.data[i];
+    if (step->lane >= LW_PLAN_MAX_LANES || step->wait_count > i) return LW_STATUS_INTERNAL;
+    uint32_t count = step->wait_count;
+    if (count != 0) memcpy(preds, step->waits, count * sizeof *preds);
+    if (last[step->lane] != LW_NONE) preds[count++] = last[step->lane];
+    LW_TRY(lw__plan_order_add(order, preds, count));
+    last[step->lane] = i;
+  }
+  return LW_OK;
+}
+
 static const lw_plan_step *place_step(const placer *p, uint32_t node) {
   return node < p->init_count ? &p->plan->init.data[node]
                               : &p->plan->steps.data[node - p->init_count];
@@ -222,7 +241,8 @@ static lw_status place_all(placer *p) {
   if (plan->init.count > LW_NONE - plan->steps.count) return LW_STATUS_OUT_OF_MEMORY;
   p->init_count = plan->init.count;
   LW_TRY(place_order(&p->init, plan->init.data, plan->init.count));
-  LW_TRY(place_order(&p->steps, plan->steps.data, plan->steps.count));
+  LW_TRY(plan->lane_count == 0 ? place_order(&p->steps, plan->steps.data, plan->steps.count)
+                               : place_lane_order(p, &p->steps));
   LW_TRY(place_collect(p, plan->init.count + plan->steps.count));
   for (uint32_t i = 0; i < p->span_count; i++) {
     uint64_t bytes = p->spans[i].bytes;

@@ -125,7 +125,8 @@ static void print_args(const lw_plan_step *step, lw_text *out) {
   }
 }
 
-static void print_step(const lw_plan *plan, const lw_plan_step *step, uint32_t id, lw_text *out) {
+static void print_step(const lw_plan *plan, const lw_plan_step *step, bool lanes, uint32_t id,
+                       lw_text *out) {
   lw__text_add(out, "  s%-4u ", id);
   if (step->kind == LW_STEP_LAUNCH) {
     const char *name =
@@ -141,6 +142,11 @@ static void print_step(const lw_plan *plan, const lw_plan_step *step, uint32_t i
   for (uint32_t i = 0; i < step->dep_count; i++) {
     lw__text_add(out, "%ss%u", i == 0 ? " after " : " ", step->deps[i]);
   }
+  if (lanes) lw__text_add(out, " lane %u", step->lane);
+  for (uint32_t i = 0; lanes && i < step->wait_count; i++) {
+    lw__text_add(out, "%ss%u", i == 0 ? " waits " : " ", step->waits[i]);
+  }
+  if (step->critical) lw__text_add(out, " critical");
   if (step->label != NULL) lw__text_add(out, "  # %s", step->label);
   lw__text_add(out, "\n");
 }
@@ -180,7 +186,13 @@ void lw__plan_print(const lw_plan *plan, lw_text *out) {
   lw__text_add(out, "buffers %u\n", plan->buffers.count);
   for (uint32_t i = 0; i < plan->buffers.count; i++) print_buffer(plan, i, out);
   if (plan->init.count != 0) lw__text_add(out, "init %u\n", plan->init.count);
-  for (uint32_t i = 0; i < plan->init.count; i++) print_step(plan, &plan->init.data[i], i, out);
-  lw__text_add(out, "steps %u\n", plan->steps.count);
-  for (uint32_t i = 0; i < plan->steps.count; i++) print_step(plan, &plan->steps.data[i], i, out);
+  for (uint32_t i = 0; i < plan->init.count; i++) {
+    print_step(plan, &plan->init.data[i], false, i, out);
+  }
+  lw__text_add(out, "steps %u", plan->steps.count);
+  if (plan->lane_count != 0) lw__text_add(out, ", lanes %u", plan->lane_count);
+  lw__text_add(out, "\n");
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    print_step(plan, &plan->steps.data[i], plan->lane_count > 1, i, out);
+  }
 }

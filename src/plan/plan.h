@@ -6,6 +6,8 @@
 
 #include "base/base.h"
 
+#define LW_PLAN_MAX_LANES 8u
+
 typedef enum lw_plan_target { LW_PLAN_CPU, LW_PLAN_CUDA } lw_plan_target;
 
 typedef struct lw_plan_kernel {
@@ -65,6 +67,11 @@ typedef struct lw_plan_step {
   uint32_t *deps; /* steps that must have finished: every true, anti and output dependence,
                      transitively reduced */
   uint32_t dep_count;
+  uint32_t lane;   /* steps of a lane run one after the other, in the order of |steps| */
+  uint32_t *waits; /* steps of other lanes that must have finished; with the order of the lanes they
+                      imply |deps|, and none of them is implied by the rest */
+  uint32_t wait_count;
+  bool critical; /* has no slack in the predicted schedule: a higher priority is worth it */
   const char *label;    /* provenance: node names this step does the work of, "a, b (+3)" */
   const char *cls;      /* fusion class, for reports */
   uint32_t group;       /* fusion group id, for explain */
@@ -91,6 +98,13 @@ typedef struct lw_plan {
   LW_VEC(lw_plan_step) init;  /* run once after the weights were uploaded */
   LW_VEC(lw_plan_io) inputs, outputs;
   uint64_t arena_bytes, weight_bytes;
+  /* What orders the steps of a run while it runs, and with it which buffers may share bytes. 0:
+   * |deps| alone, and a device may run whatever they leave open at the same time. 1 to
+   * LW_PLAN_MAX_LANES: the lanes and their waits, in every executor. The init program has no
+   * lanes. */
+  uint32_t lane_count;
+  const char *lane_note;             /* why so many lanes; may be NULL */
+  double predicted_us, one_lane_us; /* of a run as it is, and on one lane; 0: unknown */
 } lw_plan;
 
 void lw__plan_init(lw_plan *plan, lw_plan_target target);
@@ -99,16 +113,21 @@ void lw__plan_deinit(lw_plan *plan);
 /* Computes |deps| of all steps from their arguments (order of |steps| is the program order),
  * transitively reduced. */
 lw_status lw__plan_link(lw_plan *plan) LW_MUST_CHECK;
+/* Computes |waits| of the steps of a run from their |deps| and lanes: the transitively reduced
+ * minimum. Without lanes there are none. */
+lw_status lw__plan_wait(lw_plan *plan) LW_MUST_CHECK;
 /* Gives every WEIGHT and DERIVED buffer an offset (aligned to 256 bytes) of its own in the weights
  * block, in order of ids, and sets weight_bytes. */
 lw_status lw__plan_place_weights(lw_plan *plan) LW_MUST_CHECK;
-/* Gives every ARENA buffer an offset (aligned to 256 bytes) by happens-before over |deps|: two
- * buffers may share bytes only if every access of one happens before the first access of the other.
- * Sets arena_bytes. */
+/* Gives every ARENA buffer an offset (aligned to 256 bytes) by happens-before over the order of a
+ * run (lane_count): two buffers may share bytes only if every access of one happens before the
+ * first access of the other. Sets arena_bytes. */
 lw_status lw__plan_place(lw_plan *plan) LW_MUST_CHECK;
-/* The independent checker: recomputes reachability from |deps| and reports any pair of conflicting
- * accesses (overlapping bytes, one a write) that no path orders, reads of arena bytes that no
- * earlier step wrote, arguments outside their buffers, bad ids. */
+/* The independent checker: recomputes reachability and reports any pair of conflicting accesses
+ * (overlapping bytes, one a write) that no path orders, reads of arena bytes that no earlier step
+ * wrote, arguments outside their buffers, bad ids. With lanes it asks twice: |deps| must order
+ * accesses of the same buffer, lanes and waits must imply |deps| and order accesses of the same
+ * bytes. */
 lw_status lw__plan_verify(const lw_plan *plan, lw_diag *diag) LW_MUST_CHECK;
 /* Largest set of arena bytes live at once in step order: a lower bound for arena_bytes on one lane.
  */

@@ -6,7 +6,12 @@
  * the last write, a write after the last write and all reads since. If every such pair is ordered
  * by a path of |deps|, every conflicting pair is, since order is transitive. The pairs are gathered
  * first and then answered together, by spreading bit sets of a few thousand source steps at a time
- * along |deps|. */
+ * along |deps|.
+ *
+ * A run with lanes is looked at twice. First every buffer of the arena gets bytes of its own, and
+ * |deps| must order what conflicts: they say what the steps mean, wherever buffers lie. Then the
+ * finished layout is asked about the order of the lanes and their waits, which must imply |deps|,
+ * too. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -48,6 +53,8 @@ typedef struct verifier {
   verify_touches *blocks; /* arena, weights, inputs, outputs */
   uint32_t block_count;
   LW_VEC(verify_pair) pairs;
+  const uint64_t *apart;    /* per buffer: where it would lie if no two shared bytes, or NULL */
+  const uint32_t *previous; /* per step: the one before it in its lane, or LW_NONE; NULL: |deps| */
 } verifier;
 
 #define BLOCK_ARENA 0u
@@ -218,7 +225,7 @@ static lw_status verify_push_touch(verifier *v, uint32_t id, uint32_t k) {
   uint64_t bytes = step->kind == LW_STEP_LAUNCH ? buffer->bytes - arg->offset_bytes : step->bytes;
   if (bytes == 0) return LW_OK;
   uint32_t block = BLOCK_ARENA;
-  uint64_t base = buffer->offset;
+  uint64_t base = v->apart != NULL ? v->apart[arg->buffer] : buffer->offset;
   if (buffer->kind == LW_BUFFER_INPUT) {
     block = BLOCK_IO + buffer->index;
     base = 0;
@@ -227,6 +234,7 @@ static lw_status verify_push_touch(verifier *v, uint32_t id, uint32_t k) {
     base = 0;
   } else if (buffer->kind != LW_BUFFER_ARENA) {
     block = BLOCK_WEIGHTS;
+    base = buffer->offset;
   }
   verify_touch touch = {.step = id,
                         .buffer = arg->buffer,
@@ -343,16 +351,23 @@ static lw_status verify_block(verifier *v, uint32_t block) {
 #define SPREAD_WORDS 64u
 #define SPREAD_SOURCES (SPREAD_WORDS * 64u)
 
+/* Whoever reaches step |from| reaches the step that owns |row|. */
+static void verify_join(const uint64_t *spread, uint32_t base, uint32_t from, uint64_t *row) {
+  if (from < base) return;
+  const uint64_t *before = &spread[(size_t)(from - base) * SPREAD_WORDS];
+  for (uint32_t w = 0; w < SPREAD_WORDS; w++) row[w] |= before[w];
+}
+
 static void verify_spread(const verifier *v, uint32_t base, uint64_t *spread) {
   for (uint32_t i = base; i < v->count; i++) {
     uint64_t *row = &spread[(size_t)(i - base) * SPREAD_WORDS];
     for (uint32_t w = 0; w < SPREAD_WORDS; w++) row[w] = 0;
-    for (uint32_t d = 0; d < v->steps[i].dep_count; d++) {
-      uint32_t dep = v->steps[i].deps[d];
-      if (dep < base) continue;
-      const uint64_t *from = &spread[(size_t)(dep - base) * SPREAD_WORDS];
-      for (uint32_t w = 0; w < SPREAD_WORDS; w++) row[w] |= from[w];
+    bool lanes = v->previous != NULL;
+    const lw_plan_step *step = &v->steps[i];
+    for (uint32_t d = 0; d < (lanes ? step->wait_count : step->dep_count); d++) {
+      verify_join(spread, base, lanes ? step->waits[d] : step->deps[d], row);
     }
+    if (lanes && v->previous[i] != LW_NONE) verify_join(spread, base, v->previous[i], row);
     if (i - base < SPREAD_SOURCES) row[(i - base) / 64] |= UINT64_C(1) << (i - base) % 64;
   }
 }
@@ -380,12 +395,87 @@ static lw_status verify_pairs(verifier *v) {
     }
     uint64_t word =
         spread[(size_t)(pair->second - base) * SPREAD_WORDS + (pair->first - base) / 64];
-    if ((word >> (pair->first - base) % 64 & 1) == 0) {
+    if ((word >> (pair->first - base) % 64 & 1) != 0) continue;
+    if (pair->buffer == LW_NONE) {
+      verify_report(v, pair->second, "lanes and waits do not imply that step %u comes first",
+                    pair->first);
+    } else {
       verify_report(v, pair->second, "touches buffer %u without waiting for step %u", pair->buffer,
                     pair->first);
     }
   }
   return LW_OK;
+}
+
+/* Every conflict of the program's steps is ordered by what |previous| says orders them. */
+static lw_status verify_order(verifier *v) {
+  for (uint32_t b = 0; b < v->block_count; b++) v->blocks[b].count = 0;
+  for (uint32_t i = 0; i < v->count; i++) {
+    for (uint32_t k = 0; k < v->steps[i].arg_count; k++) LW_TRY(verify_push_touch(v, i, k));
+  }
+  for (uint32_t b = 0; b < v->block_count; b++) LW_TRY(verify_block(v, b));
+  LW_TRY(verify_pairs(v));
+  v->pairs.count = 0;
+  return LW_OK;
+}
+
+/* ---- lanes ---- */
+
+static void verify_step_lanes(verifier *v, uint32_t id) {
+  const lw_plan_step *step = &v->steps[id];
+  if (step->lane >= v->plan->lane_count) {
+    verify_report(v, id, "lane %u, and there are %u", step->lane, v->plan->lane_count);
+  }
+  for (uint32_t i = 0; i < step->wait_count; i++) {
+    uint32_t wait = step->waits[i];
+    if (wait >= id) {
+      verify_report(v, id, "waits for step %u, which is not earlier", wait);
+    } else if (v->steps[wait].lane == step->lane) {
+      verify_report(v, id, "waits for step %u of its own lane", wait);
+    }
+  }
+}
+
+static lw_status verify_apart(verifier *v) {
+  uint64_t *apart, end = 0;
+  LW_TRY(lw__arena_alloc(&v->scratch, v->plan->buffers.count, sizeof *apart, &apart));
+  for (uint32_t b = 0; b < v->plan->buffers.count; b++) {
+    apart[b] = end;
+    if (v->plan->buffers.data[b].kind != LW_BUFFER_ARENA) continue;
+    if (__builtin_add_overflow(end, v->plan->buffers.data[b].bytes, &end)) {
+      return LW_STATUS_OUT_OF_MEMORY;
+    }
+  }
+  v->apart = apart;
+  lw_status status = verify_order(v);
+  v->apart = NULL;
+  return status;
+}
+
+static lw_status verify_lanes(verifier *v) {
+  uint32_t last[LW_PLAN_MAX_LANES], *previous;
+  if (v->plan->lane_count > LW_PLAN_MAX_LANES) {
+    verify_report(v, LW_NONE, "%u lanes are more than %u", v->plan->lane_count, LW_PLAN_MAX_LANES);
+    return LW_OK;
+  }
+  for (uint32_t i = 0; i < v->count; i++) verify_step_lanes(v, i);
+  if (v->problems != 0) return LW_OK;
+  LW_TRY(verify_apart(v));
+  LW_TRY(lw__arena_alloc(&v->scratch, v->count, sizeof *previous, &previous));
+  for (uint32_t lane = 0; lane < LW_PLAN_MAX_LANES; lane++) last[lane] = LW_NONE;
+  for (uint32_t i = 0; i < v->count; i++) {
+    const lw_plan_step *step = &v->steps[i];
+    previous[i] = last[step->lane];
+    last[step->lane] = i;
+    for (uint32_t d = 0; d < step->dep_count; d++) {
+      verify_pair pair = {step->deps[d], i, LW_NONE};
+      LW_TRY(lw_vec_push(&v->pairs, pair));
+    }
+  }
+  v->previous = previous;
+  lw_status status = verify_order(v);
+  v->previous = NULL;
+  return status;
 }
 
 static lw_status verify_program(verifier *v, const lw_plan_step *steps, uint32_t count,
@@ -396,12 +486,8 @@ static lw_status verify_program(verifier *v, const lw_plan_step *steps, uint32_t
   v->pairs.count = 0;
   for (uint32_t i = 0; i < count; i++) verify_step(v, i);
   if (v->problems != 0) return LW_OK;
-  for (uint32_t b = 0; b < v->block_count; b++) v->blocks[b].count = 0;
-  for (uint32_t i = 0; i < count; i++) {
-    for (uint32_t k = 0; k < steps[i].arg_count; k++) LW_TRY(verify_push_touch(v, i, k));
-  }
-  for (uint32_t b = 0; b < v->block_count; b++) LW_TRY(verify_block(v, b));
-  return verify_pairs(v);
+  bool run = steps == v->plan->steps.data;
+  return run && v->plan->lane_count != 0 ? verify_lanes(v) : verify_order(v);
 }
 
 /* ---- whole blocks ---- */
