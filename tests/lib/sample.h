@@ -22,8 +22,8 @@ typedef struct lw_sample {
       tight; /* of all outputs; with a bound below 2 % of 1 + |value| (integers: exact) */
 } lw_sample;
 
-/* The graphs that the random tests agree on: size, contractions and types follow from the seed. From
- * a million on they are all large and wide, for long searches by hand. */
+/* The graphs that the random tests agree on: size, contractions and types follow from the seed.
+ * From a million on they are all large and wide, for long searches by hand. */
 lw_rgraph_options lw_sample_options(uint64_t seed);
 /* Limits of kernels: mostly those of the device. */
 const lw_resource_policy *lw_sample_policy(uint64_t seed);

@@ -74,8 +74,8 @@ static uint32_t draw_ids(const lw_fusion *fusion, bool fused, lw_rng *rng, const
   return count;
 }
 
-/* Groups at random: some of the pairs that were fused are forbidden; some alone are forced; one that
- * was not fused is forced. */
+/* Groups at random: some of the pairs that were fused are forbidden; some alone are forced; one
+ * that was not fused is forced. */
 static int run_other_groups(lw_sample *s, const char *profile, uint64_t *kernels) {
   const char *forbid[most_ids], *force[most_ids], *one[most_ids];
   lw_compile_options options = options_for(s, profile);
