@@ -16,6 +16,8 @@ struct standin_host {
   float (*f16_to_f32)(unsigned short bits);
   unsigned short (*f32_to_f16)(float x);
   unsigned short (*f32_to_bf16)(float x);
+  /* Bytes are read or written, on the device or elsewhere. */
+  void (*touch)(const void *at, unsigned long bytes, int write);
 };
 
 #endif

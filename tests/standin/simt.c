@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "standin/memory.h"
 
 #if !defined(__x86_64__)
 #include <ucontext.h>
@@ -132,6 +133,9 @@ static UNCHECKED void host_shuffle_xor(unsigned mask, void *value, unsigned long
 static float host_f16_to_f32(unsigned short bits) { return (float)lw__f16_to_f64(bits); }
 static unsigned short host_f32_to_f16(float x) { return lw__f64_to_f16((double)x); }
 static unsigned short host_f32_to_bf16(float x) { return lw__f64_to_bf16((double)x); }
+static void host_touch(const void *at, unsigned long bytes, int write) {
+  memory_touch(at, bytes, write != 0);
+}
 
 const struct standin_host *simt_host(void) {
   host.dynamic = dynamic_memory;
@@ -141,6 +145,7 @@ const struct standin_host *simt_host(void) {
   host.f16_to_f32 = host_f16_to_f32;
   host.f32_to_f16 = host_f32_to_f16;
   host.f32_to_bf16 = host_f32_to_bf16;
+  host.touch = host_touch;
   return &host;
 }
 

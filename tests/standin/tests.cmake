@@ -1,7 +1,9 @@
 # Look-alikes of GPU libraries, for tests without a GPU. Generated CUDA C is compiled for the host when
 # the look-alike of the driver loads it.
-add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c ${tests_dir}/standin/simt.c
-                                ${tests_dir}/standin/translate.c)
+add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c
+                                ${tests_dir}/standin/cuda_graphs.c ${tests_dir}/standin/memory.c
+                                ${tests_dir}/standin/simt.c ${tests_dir}/standin/translate.c
+                                ${tests_dir}/standin/work.c)
 add_library(nvrtc_standin MODULE ${tests_dir}/standin/nvrtc_standin.c)
 foreach(target cuda_standin nvrtc_standin)
   target_compile_options(${target} PRIVATE ${LW_WARNINGS})
@@ -10,7 +12,7 @@ foreach(target cuda_standin nvrtc_standin)
                                                ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE lw_base dl m)
 endforeach()
-foreach(test test_runtime_cuda test_standin_random test_standin_simt)
+foreach(test test_runtime_cuda test_standin_random test_standin_simt test_standin_orders)
   if(TARGET ${test})
     add_dependencies(${test} cuda_standin nvrtc_standin)
   endif()

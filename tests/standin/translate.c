@@ -121,8 +121,9 @@ static void put_kernels(const char *source, lw_text *out) {
     bool meet = threads_meet(close, end == NULL ? close + strlen(close) : end);
     lw__text_add(out,
                  "); }\n__attribute__((visibility(\"default\"))) const int standin_facts_%.*s[3] = "
-                 "{%d, %d, %d};\n",
-                 name_length, at, count, bounds, meet);
+                 "{%d, %d, %d};\n__attribute__((visibility(\"default\"))) const char "
+                 "standin_name_%.*s[] = \"%.*s\";\n",
+                 name_length, at, count, bounds, meet, name_length, at, name_length, at);
     at = close;
   }
 }

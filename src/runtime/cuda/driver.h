@@ -20,6 +20,7 @@ typedef CUdeviceptr lw_cu_address;
 typedef CUdevice_attribute lw_cu_device_attribute;
 typedef CUfunction_attribute lw_cu_function_attribute;
 typedef CUstreamCaptureStatus lw_cu_capture;
+typedef CUstreamCaptureMode lw_cu_capture_mode;
 typedef CUgraph lw_cu_graph;
 typedef CUgraphNode lw_cu_node;
 typedef CUgraphExec lw_cu_exec;
@@ -39,6 +40,7 @@ typedef unsigned long long lw_cu_address;
 typedef int lw_cu_device_attribute;
 typedef int lw_cu_function_attribute;
 typedef int lw_cu_capture;
+typedef int lw_cu_capture_mode;
 typedef struct lw_cu_graph_object *lw_cu_graph;
 typedef struct lw_cu_node_object *lw_cu_node;
 typedef struct lw_cu_exec_object *lw_cu_exec;
@@ -89,7 +91,9 @@ enum {
   LW_CU_FUNCTION_MAX_DYNAMIC_SHARED = 8,
   LW_CU_STREAM_NON_BLOCKING = 1,
   LW_CU_EVENT_DEFAULT = 0,
+  LW_CU_EVENT_NO_TIMING = 2,
   LW_CU_CAPTURE_NONE = 0,
+  LW_CU_CAPTURE_RELAXED = 2, /* a mode: nothing this thread does harms captures */
   LW_CU_MEMORY_DEVICE = 2,
   LW_CU_EDGE_PROGRAMMATIC = 1,
   LW_CU_PORT_PROGRAMMATIC = 1, /* when every block has called launch_dependents or has ended */
@@ -118,6 +122,8 @@ enum {
     (int *value, lw_cu_function_attribute attribute, lw_cu_function function))                    \
   X(function_set, cuFuncSetAttribute,                                                             \
     (lw_cu_function function, lw_cu_function_attribute attribute, int value))                     \
+  X(occupancy, cuOccupancyMaxActiveBlocksPerMultiprocessor,                                       \
+    (int *blocks, lw_cu_function function, int block_threads, size_t shared_bytes))               \
   X(memory_alloc, cuMemAlloc_v2, (lw_cu_address * address, size_t bytes))                         \
   X(memory_free, cuMemFree_v2, (lw_cu_address address))                                           \
   X(copy_in, cuMemcpyHtoDAsync_v2,                                                                \
@@ -135,6 +141,7 @@ enum {
     (lw_cu_stream stream, lw_cu_event event, unsigned int flags))                                 \
   X(event_create, cuEventCreate, (lw_cu_event * event, unsigned int flags))                       \
   X(event_destroy, cuEventDestroy_v2, (lw_cu_event event))                                        \
+  X(event_wait, cuEventSynchronize, (lw_cu_event event))                                          \
   X(event_record, cuEventRecord, (lw_cu_event event, lw_cu_stream stream))                        \
   X(event_elapsed, cuEventElapsedTime, (float *ms, lw_cu_event start, lw_cu_event end))           \
   X(launch, cuLaunchKernel,                                                                       \
@@ -142,6 +149,7 @@ enum {
      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
      lw_cu_stream stream, void **parameters, void **extra))                                       \
   X(stream_capture, cuStreamIsCapturing, (lw_cu_stream stream, lw_cu_capture * status))           \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (lw_cu_capture_mode * mode))                 \
   X(graph_create, cuGraphCreate, (lw_cu_graph * graph, unsigned int flags))                       \
   X(graph_destroy, cuGraphDestroy, (lw_cu_graph graph))                                           \
   X(graph_kernel, cuGraphAddKernelNode_v2,                                                        \

@@ -19,6 +19,11 @@ static const char library[] = LW_BUILD_DIR "/libcuda_standin.so";
 static lw_rt_device_options options = {.cuda_path = library};
 static bool graphs = true;
 static lw_standin_state *standin;
+/* The driver as the tests use it beside the runtime. */
+#define MEMBER(name, symbol, parameters) static lw_cu_result(*cu_##name) parameters;
+LW_CU_SYMBOLS(MEMBER)
+LW_STANDIN_SYMBOLS(MEMBER)
+#undef MEMBER
 
 static int load_standin(void **state) {
   (void)state;
@@ -31,6 +36,12 @@ static int load_standin(void **state) {
   void *symbol = dlsym(handle, "lw_standin");
   memcpy(&function, &symbol, sizeof symbol);
   standin = function();
+#define FIND(name, symbol_name, parameters) \
+  symbol = dlsym(handle, #symbol_name);     \
+  memcpy(&cu_##name, &symbol, sizeof symbol);
+  LW_CU_SYMBOLS(FIND)
+  LW_STANDIN_SYMBOLS(FIND)
+#undef FIND
   return 0;
 }
 
@@ -40,6 +51,35 @@ static int reset_standin(void **state) {
   *standin = (lw_standin_state){
       .device_count = 1, .arch_major = 9, .arch_minor = 0, .driver_version = 12040, .fail_code = 1};
   return 0;
+}
+
+/* The test's own stream, with the primary context current as long as it lives. */
+static lw_cu_stream open_stream(void) {
+  lw_cu_context primary;
+  lw_cu_stream stream;
+  assert_int_equal(cu_primary_retain(&primary, 0), 0);
+  assert_int_equal(cu_context_push(primary), 0);
+  assert_int_equal(cu_stream_create(&stream, LW_CU_STREAM_NON_BLOCKING), 0);
+  return stream;
+}
+
+static void close_stream(lw_cu_stream stream) {
+  lw_cu_context popped;
+  if (stream != NULL) assert_int_equal(cu_stream_destroy(stream), 0);
+  assert_int_equal(cu_context_pop(&popped), 0);
+  assert_int_equal(cu_primary_release(0), 0);
+}
+
+static lw_cu_exec end_capture(lw_cu_stream stream, lw_cu_graph *out_graph) {
+  lw_cu_exec exec;
+  assert_int_equal(cu_capture_end(stream, out_graph), 0);
+  assert_int_equal(cu_graph_instantiate(&exec, *out_graph, 0), 0);
+  return exec;
+}
+
+static void destroy_graph(lw_cu_graph graph, lw_cu_exec exec) {
+  assert_int_equal(cu_exec_destroy(exec), 0);
+  assert_int_equal(cu_graph_destroy(graph), 0);
 }
 
 static void assert_clean(void) {
@@ -55,6 +95,7 @@ static void assert_nothing_left(void) {
   assert_int_equal(standin->live_streams, 0);
   assert_int_equal(standin->live_events, 0);
   assert_int_equal(standin->live_graphs, 0);
+  assert_int_equal(standin->live_captures, 0);
   assert_int_equal(standin->retains, 0);
 }
 
@@ -254,42 +295,50 @@ static void test_host_bindings(void **state) {
   assert_nothing_left();
 }
 
-/* Device memory, aligned (used in place) and not (copied on the device), in a run and in the
- * caller's captured stream. */
+static void bind_device(lw_rt_context *context, char *dx, char *dout, char *dcopy) {
+  assert_int_equal(lw__rt_bind_input(context, 0, dx, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(context, 0, dout, BYTES, true), LW_OK);
+  assert_int_equal(lw__rt_bind_output(context, 1, dcopy, BYTES, true), LW_OK);
+}
+
+/* Device memory, aligned (used in place) and not (copied on the device): in a run, in the caller's
+ * stream, in the default stream, in the caller's capture, which is replayed. */
 static void test_device_bindings(void **state) {
   (void)state;
   static float x[COUNT], out[COUNT], copy[COUNT];
   for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
   session s;
   assert_int_equal(open_session(&s, NULL), LW_OK);
+  lw_cu_stream stream = open_stream();
   for (int unaligned = 0; unaligned < 2; unaligned++) {
     void *memory;
     assert_int_equal(lw__rt_alloc(s.device, 3 * BYTES + 64, &memory), LW_OK);
     char *dx = (char *)memory + (unaligned ? 4 : 0), *dout = dx + BYTES, *dcopy = dout + BYTES;
     assert_int_equal(lw__rt_upload(s.device, dx, x, BYTES), LW_OK);
-    assert_int_equal(lw__rt_bind_input(s.context, 0, dx, BYTES, true), LW_OK);
-    assert_int_equal(lw__rt_bind_output(s.context, 0, dout, BYTES, true), LW_OK);
-    assert_int_equal(lw__rt_bind_output(s.context, 1, dcopy, BYTES, true), LW_OK);
-    for (int enqueue = 0; enqueue < 2; enqueue++) {
+    bind_device(s.context, dx, dout, dcopy);
+    for (int way = 0; way < 4; way++) {
       uint64_t copies = standin->copies, waits = standin->waits;
-      if (enqueue) {
-        standin->capturing = true;
-        assert_int_equal(lw__rt_enqueue(s.context, NULL, NULL), LW_OK);
-        assert_int_equal(standin->waits, waits);
-        standin->capturing = false;
-        /* Freeing waits for everything in the look-alike, as the legacy default stream would be
-         * waited for. */
-        void *some;
-        assert_int_equal(lw__rt_alloc(s.device, 1, &some), LW_OK);
-        lw__rt_free(s.device, some);
-      } else {
+      lw_cu_graph graph = NULL;
+      lw_cu_exec exec = NULL;
+      if (way == 3) assert_int_equal(cu_capture_begin(stream, 0), 0);
+      if (way == 0) {
         assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
-        assert_int_equal(standin->waits, waits + 1);
+      } else {
+        assert_int_equal(lw__rt_enqueue(s.context, way == 2 ? NULL : stream, NULL), LW_OK);
       }
+      assert_int_equal(standin->waits, way == 0 ? waits + 1 : waits);
       assert_int_equal(standin->copies - copies, unaligned ? 4 : 1);
+      if (way == 3) {
+        exec = end_capture(stream, &graph);
+        for (int i = 0; i < 3; i++) assert_int_equal(cu_exec_launch(exec, stream), 0);
+      }
+      if (way != 0) assert_int_equal(cu_stream_wait(way == 2 ? NULL : stream), 0);
       assert_int_equal(lw__rt_download(s.device, out, dout, BYTES), LW_OK);
       assert_int_equal(lw__rt_download(s.device, copy, dcopy, BYTES), LW_OK);
       check_results(x, out, copy);
+      assert_int_equal(lw__rt_upload(s.device, dout, x, BYTES), LW_OK); /* nothing stays right */
+      assert_int_equal(lw__rt_upload(s.device, dcopy, x, BYTES), LW_OK);
+      if (way == 3) destroy_graph(graph, exec);
     }
     lw_rt_stats stats;
     lw__rt_stats(s.context, &stats);
@@ -297,6 +346,7 @@ static void test_device_bindings(void **state) {
     lw__rt_free(s.device, memory);
   }
   close_session(&s);
+  close_stream(stream);
   assert_nothing_left();
 }
 
