@@ -12,7 +12,9 @@
 
 static const struct standin_host *standin;
 __attribute__((visibility("default"))) void standin_bind(const struct standin_host *host);
-__attribute__((no_sanitize("thread"))) void standin_bind(const struct standin_host *host) { standin = host; }
+__attribute__((no_sanitize("thread"))) void standin_bind(const struct standin_host *host) {
+  standin = host;
+}
 
 /* What the thread sanitizer's half in the compiler calls at every access to memory that others may
  * see: here it goes into the log of the kernel's accesses. Unused without it. */
