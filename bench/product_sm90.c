@@ -51,17 +51,15 @@ static const form forms[] = {
 };
 #define FORMS LW_ARRAY_COUNT(forms)
 
-static const char *const bias_parameters = ", const unsigned short *__restrict__ bias";
+static const char *const bias_parameters = "const unsigned short *__restrict__ bias, ";
 
-static void bias_column(lw_text *out, const char *column, const char *tag, const void *user) {
-  lw__text_add(out, "const float bias_%s = lw_%s_to_f32(bias[%s]);\n", tag, (const char *)user,
-               column);
+static void bias_column(lw_text *out, const void *user) {
+  lw__text_add(out, "const float bias_here = lw_%s_to_f32(bias[column]);\n", (const char *)user);
 }
 
-static void bias_value(lw_text *out, const char *row, const char *column, const char *value,
-                       const char *tag, const void *user) {
-  (void)row, (void)column, (void)user;
-  lw__text_add(out, "fmaxf(%s + bias_%s, 0.0f)", value, tag);
+static void bias_element(lw_text *out, const void *user) {
+  (void)user;
+  lw__text_add(out, "value = fmaxf(sum + bias_here, 0.0f);\n");
 }
 
 static const char bf16_reader[] =
@@ -85,17 +83,21 @@ static lw_status variant_init(variant *v, uint32_t number) {
   v->params.sched = f->sched, v->params.store = f->store;
   v->params.tile_m = f->tile_m, v->params.tile_n = f->tile_n, v->params.tile_k = 64;
   v->params.stages = f->stages, v->params.group = f->group, v->params.cluster = f->cluster;
+  v->params.out_dtype = v->params.dtype;
+  lw_product_hook hook = {.packs = true};
   if (v->bias) {
     bool half = v->params.dtype == LW_DTYPE_F16;
-    v->params.hook = (lw_product_hook){.parameters = bias_parameters,
-                                       .helpers = half ? NULL : bf16_reader,
-                                       .column = bias_column,
-                                       .value = bias_value,
-                                       .user = half ? "f16" : "bf16"};
+    hook = (lw_product_hook){.parameters = bias_parameters,
+                             .helpers = half ? NULL : bf16_reader,
+                             .uses_column = true,
+                             .packs = true,
+                             .column = bias_column,
+                             .element = bias_element,
+                             .user = half ? "f16" : "bf16"};
   }
   snprintf(v->entry, sizeof v->entry, "product%u", number);
   LW_TRY(lw__product_sm90_shape(&v->params, &v->shape));
-  return lw__emit_product_sm90(&v->params, v->entry, &v->source);
+  return lw__emit_product_sm90(&v->params, &hook, v->entry, &v->source);
 }
 
 /* Numbers from N(0,1) by a hash of their place; and the judge: each element against its sum in
@@ -259,17 +261,16 @@ static void run_product(bench *b, const variant *v, operands *o) {
   maps[0] = map_of(b, o->dtype, o->a, o->depth, o->rows, o->a_pitch, v->shape.a_box);
   maps[1] = map_of(b, o->dtype, o->b, kn ? o->columns : o->depth, kn ? o->depth : o->columns,
                    o->b_pitch, v->shape.b_box);
-  void *args[8] = {&maps[0], &maps[1]};
-  int count = 2;
+  void *args[9];
+  int count = 0;
+  if (v->params.store == DIRECT) args[count++] = &o->out, args[count++] = &o->pitch;
+  args[count++] = &o->rows, args[count++] = &o->columns, args[count++] = &o->depth;
+  if (v->bias) args[count++] = &o->bias;
+  args[count++] = &maps[0], args[count++] = &maps[1];
   if (v->params.store == TMA) {
     maps[2] = map_of(b, o->dtype, o->out, o->columns, o->rows, o->pitch, v->shape.out_box);
     args[count++] = &maps[2];
-  } else {
-    args[count++] = &o->out;
-    args[count++] = &o->pitch;
   }
-  args[count++] = &o->rows, args[count++] = &o->columns, args[count++] = &o->depth;
-  if (v->bias) args[count++] = &o->bias;
   uint32_t grid = lw__product_sm90_grid(&v->params, o->rows, o->columns, (uint32_t)b->sm_count);
   CU(b, launch(v->function, grid, 1, 1, v->shape.threads, 1, 1, v->shape.shared_bytes, NULL, args,
                NULL));

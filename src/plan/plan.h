@@ -45,12 +45,28 @@ typedef struct lw_plan_buffer {
   const char *name;       /* value's name, or NULL */
 } lw_plan_buffer;
 
-typedef enum lw_arg_kind { LW_ARG_BUFFER, LW_ARG_SCALAR } lw_arg_kind;
+/* How the hardware is to see a buffer argument of the same step: a matrix of up to 5 dims, inner
+ * first, copied in boxes with 128-byte swizzle; what lies outside is read as 0 and not written. The
+ * runtime makes a CUtensorMap of it, anew whenever the argument's address changes. */
+#define LW_PLAN_MAP_RANK 5
+typedef struct lw_plan_map {
+  uint32_t arg; /* which argument of the step; a buffer */
+  lw_dtype dtype;
+  uint32_t rank;
+  uint64_t offset_bytes;                    /* from the argument's address; multiple of 16 */
+  uint64_t dims[LW_PLAN_MAP_RANK];          /* elements */
+  uint64_t strides_bytes[LW_PLAN_MAP_RANK]; /* of dim 0: the element's size; others: multiples of
+                                               16 */
+  uint32_t box[LW_PLAN_MAP_RANK];           /* elements, 1 .. 256; of dim 0 128 bytes */
+} lw_plan_map;
+
+typedef enum lw_arg_kind { LW_ARG_BUFFER, LW_ARG_SCALAR, LW_ARG_TENSOR_MAP } lw_arg_kind;
 typedef struct lw_plan_arg {
   lw_arg_kind kind;
   uint32_t buffer; /* BUFFER: id; (step, argument) is the relocation that rebinding edits */
   uint64_t offset_bytes;
-  int64_t scalar; /* SCALAR */
+  int64_t scalar;         /* SCALAR */
+  const lw_plan_map *map; /* TENSOR_MAP */
   bool written;
 } lw_plan_arg;
 
@@ -59,8 +75,8 @@ typedef struct lw_plan_step {
   lw_step_kind kind;
   uint32_t kernel;   /* LAUNCH */
   int64_t grid;      /* LAUNCH: blocks, >= 1 */
-  lw_plan_arg *args; /* LAUNCH: kernel arguments in order, buffers then scalars. COPY: destination,
-                        source. FILL: destination */
+  lw_plan_arg *args; /* LAUNCH: kernel arguments in order, buffers, scalars, tensor maps. COPY:
+                        destination, source. FILL: destination */
   uint32_t arg_count;
   uint64_t bytes; /* COPY, FILL */
   uint8_t fill;   /* FILL: byte value */

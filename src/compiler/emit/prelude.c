@@ -57,7 +57,7 @@ static bool prelude_row_matches(const lw_helper *row, lw_str name, prelude_match
 }
 
 static bool prelude_find(const lw_prelude *prelude, lw_str name, prelude_match *out) {
-  for (int t = 0; t < 2; t++)
+  for (int t = 0; t < 2 && prelude->tables[t] != NULL; t++)
     for (uint32_t r = 0; r < prelude->tables[t]->count; r++)
       if (prelude_row_matches(&prelude->tables[t]->rows[r], name, out)) return true;
   return false;

@@ -36,7 +36,7 @@ typedef struct lw_helper_table {
 extern const lw_helper_table lw__emit_helpers_common, lw__emit_helpers_c, lw__emit_helpers_cuda;
 
 typedef struct lw_prelude {
-  const lw_helper_table *tables[2]; /* looked through in this order */
+  const lw_helper_table *tables[2]; /* looked through in this order; the second may be NULL */
   const char *const *type_names;    /* per lw_dtype */
 } lw_prelude;
 

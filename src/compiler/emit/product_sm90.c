@@ -13,82 +13,10 @@
 #include "compiler/emit/product_sm90_helpers.h"
 
 enum {
-  CONSUMERS = 2,
-  GROUP_THREADS = 128,
-  SHARED_MAX_BYTES = 232448,
+  CONSUMERS = LW_PRODUCT_CONSUMERS,
   ROW_BYTES = 128, /* of a tile in shared memory: one atom of the swizzle */
   BOX_BYTES = 64 * ROW_BYTES,
-  ALIGN_BYTES = 1024, /* of a swizzled tile */
-  SUMS_MAX = 208,     /* per thread; 240 registers in all */
-  RING_MAX = 6,       /* boxes of the result in flight per consumer */
 };
-
-/* All that follows from the parameters. */
-typedef struct product_form {
-  uint32_t blocks; /* of 64 rows per consumer */
-  uint32_t width;  /* columns per consumer */
-  uint32_t a_bytes, b_bytes, stage_bytes;
-  uint32_t ring; /* boxes of the result per consumer; 0: stores go straight to memory */
-  uint32_t shared_bytes;
-} product_form;
-
-static bool product_split_columns(const lw_product_sm90 *p) {
-  return p->sched == LW_PRODUCT_COOPERATIVE && p->tile_m == 64;
-}
-
-static bool product_in_range(const lw_product_sm90 *p) {
-  return (p->dtype == LW_DTYPE_F16 || p->dtype == LW_DTYPE_BF16) &&
-         (p->tile_m == 64 || p->tile_m == 128 || p->tile_m == 256) && p->tile_n >= 64 &&
-         p->tile_n <= 256 && p->tile_n % (product_split_columns(p) ? 128 : 64) == 0 &&
-         p->tile_k == 64 && p->stages >= 2 && p->stages <= 16 && p->group >= 1 &&
-         p->group <= 4096 && (p->cluster == 1 || p->cluster == 2);
-}
-
-static lw_status product_derive(const lw_product_sm90 *p, product_form *f) {
-  if (!product_in_range(p)) return LW_STATUS_UNSUPPORTED;
-  bool cooperative = p->sched == LW_PRODUCT_COOPERATIVE;
-  f->blocks = p->tile_m / (cooperative && p->tile_m > 64 ? 128 : 64);
-  f->width = product_split_columns(p) ? p->tile_n / 2 : p->tile_n;
-  f->a_bytes = p->tile_m * ROW_BYTES;
-  f->b_bytes = p->tile_n * ROW_BYTES;
-  f->stage_bytes = f->a_bytes + f->b_bytes;
-  uint32_t fixed = p->stages * (f->stage_bytes + 16) + 8 * CONSUMERS + ALIGN_BYTES;
-  if (fixed > SHARED_MAX_BYTES || f->blocks * f->width / 2 > SUMS_MAX) return LW_STATUS_UNSUPPORTED;
-  f->ring = 0;
-  if (p->store == LW_PRODUCT_STORE_TMA) {
-    uint32_t boxes = f->blocks * f->width / 64;
-    uint32_t room = (SHARED_MAX_BYTES - fixed) / (CONSUMERS * BOX_BYTES);
-    f->ring = boxes < RING_MAX ? boxes : RING_MAX;
-    if (room < f->ring) f->ring = room;
-    if (f->ring == 0) return LW_STATUS_UNSUPPORTED;
-  }
-  f->shared_bytes = fixed + f->ring * CONSUMERS * BOX_BYTES;
-  return LW_OK;
-}
-
-lw_status lw__product_sm90_shape(const lw_product_sm90 *p, lw_product_sm90_shape *out) {
-  product_form f;
-  LW_TRY(product_derive(p, &f));
-  bool kn = p->b_layout == LW_PRODUCT_B_KN;
-  *out = (lw_product_sm90_shape){
-      .threads = (1 + CONSUMERS) * GROUP_THREADS,
-      .shared_bytes = f.shared_bytes,
-      .cluster = p->cluster,
-      .a_box = {64, p->tile_m},
-      .b_box = {64, kn ? 64 : p->tile_n / p->cluster},
-      .out_box = {64, 64},
-      .accumulators = f.blocks * f.width / 2,
-  };
-  return LW_OK;
-}
-
-uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,
-                               uint32_t sm_count) {
-  int64_t high = lw__ceil_div(lw__ceil_div(rows, p->tile_m), p->cluster);
-  int64_t tiles = high * lw__ceil_div(columns, p->tile_n);
-  int64_t most = lw__max_i64(1, sm_count / p->cluster);
-  return (uint32_t)lw__min_i64(tiles, most) * p->cluster;
-}
 
 /* ---- the instruction --------------------------------------------------------------------------*/
 
@@ -96,17 +24,19 @@ static const char *product_type(const lw_product_sm90 *p) {
   return p->dtype == LW_DTYPE_F16 ? "f16" : "bf16";
 }
 
-/* sums = a b + (keep ? sums : 0), one 64 x |width| x 16 step. */
-static void product_print_mma(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+/* sums = a b + (keep ? sums : 0), one 64 x |width| x 16 step. The function has the kernel's name,
+ * so that several kernels can stand in one source. */
+static void product_print_mma(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                              const char *name, lw_text *out) {
   uint32_t sums = f->width / 2;
   const char *type = product_type(p);
   lw__text_add(out,
-               "LW_HELPER void lw_mma(float (&d)[%u], unsigned long long a, unsigned long long b,\n"
+               "LW_HELPER void %s_mma(float (&d)[%u], unsigned long long a, unsigned long long b,\n"
                "                      int keep) {\n"
                "  asm volatile(\n"
                "      \"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%u, 0;\\n\"\n"
                "      \"wgmma.mma_async.sync.aligned.m64n%uk16.f32.%s.%s {\"",
-               sums, sums + 2, f->width, type, type);
+               name, sums, sums + 2, f->width, type, type);
   for (uint32_t i = 0; i < sums; i++)
     lw__text_add(out, "%s%%%u%s", i % 16 == 0 ? "\n      \"" : "", i,
                  i + 1 == sums  ? ""
@@ -124,21 +54,20 @@ static void product_print_mma(const lw_product_sm90 *p, const product_form *f, l
 
 /* ---- the kernel -------------------------------------------------------------------------------*/
 
-static void product_print_start(const lw_product_sm90 *p, const char *name, lw_text *out) {
+static void product_print_start(const lw_product_sm90 *p, const char *name, const char *parameters,
+                                lw_text *out) {
   lw__text_add(out,
-               "extern \"C\" __global__ void %s__launch_bounds__(384, 1) %s(\n"
+               "extern \"C\" __global__ void %s__launch_bounds__(384, 1) %s(%s\n"
                "    const __grid_constant__ lw_tensor_map a_map,\n"
-               "    const __grid_constant__ lw_tensor_map b_map,\n",
-               p->cluster == 2 ? "__cluster_dims__(2, 1, 1) " : "", name);
-  if (p->store == LW_PRODUCT_STORE_TMA)
-    lw__text_add(out, "    const __grid_constant__ lw_tensor_map out_map,\n");
-  else
-    lw__text_add(out, "    unsigned short *__restrict__ out, long long pitch,\n");
-  lw__text_add(out, "    int rows, int columns, int depth%s) {\n",
-               p->hook.parameters == NULL ? "" : p->hook.parameters);
+               "    const __grid_constant__ lw_tensor_map b_map%s) {\n",
+               p->cluster == 2 ? "__cluster_dims__(2, 1, 1) " : "", name, parameters,
+               p->store == LW_PRODUCT_STORE_TMA
+                   ? ",\n    const __grid_constant__ lw_tensor_map out_map"
+                   : "");
 }
 
-static void product_print_setup(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+static void product_print_setup(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                lw_text *out) {
   uint32_t readers = (p->sched == LW_PRODUCT_PINGPONG ? 1u : CONSUMERS) * 4 * p->cluster;
   lw__text_add(out,
                "  constexpr int stages = %u, a_bytes = %u, stage_bytes = %u;\n"
@@ -245,11 +174,12 @@ static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
  * bytes are 1024 apart; 16 further along k are 32 bytes. Columns in rows (B as [K,N]): 64 columns
  * and 64 k are a box of 8192 bytes, the leading distance; 8 k are 1024 apart; 16 further along k
  * are 2048 bytes. */
-static void product_print_loop(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+static void product_print_loop(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                               const char *name, lw_text *out) {
   bool kn = p->b_layout == LW_PRODUCT_B_KN;
-  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !product_split_columns(p);
+  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !lw__product_sm90_splits_columns(p);
   uint32_t a_part = rows_split ? f->blocks * BOX_BYTES : 0;
-  uint32_t b_part = product_split_columns(p) ? f->width * ROW_BYTES : 0;
+  uint32_t b_part = lw__product_sm90_splits_columns(p) ? f->width * ROW_BYTES : 0;
   lw__text_add(
       out,
       "      const unsigned a_at = tiles_at + (group - 1) * %u;\n"
@@ -269,10 +199,10 @@ static void product_print_loop(const lw_product_sm90 *p, const product_form *f, 
                "        for (int s = 0; s < 4; s++)\n"
                "#pragma unroll\n"
                "          for (int i = 0; i < %u; i++)\n"
-               "            lw_mma(sums[i], a + (i * 512 + s * 2), b + s * %d, (k | s) != 0);\n"
+               "            %s_mma(sums[i], a + (i * 512 + s * 2), b + s * %d, (k | s) != 0);\n"
                "        lw_mma_commit();\n"
                "        lw_mma_wait<1>();\n",
-               f->blocks, kn ? 128 : 2);
+               f->blocks, name, kn ? 128 : 2);
   const char *release = p->cluster == 2
                             ? "if (lane < 2) lw_barrier_arrive_at(empty + 8 * last, lane)"
                             : "if (lane == 0) lw_barrier_arrive(empty + 8 * last)";
@@ -299,44 +229,75 @@ static void product_print_loop(const lw_product_sm90 *p, const product_form *f, 
  * The sums of a thread: sums[i][4 j + 2 h + c] is row 64 i + 16 warp + lane / 4 + 8 h, column 8 j +
  * 2 (lane % 4) + c. */
 
-/* Two packed words, one per h, from i and j: rows |row_at| + 8 h, columns |column_at|, + 1. */
-static void product_print_words(const lw_product_sm90 *p, const char *word, lw_text *out) {
-  const lw_product_hook *hook = &p->hook;
-  for (int c = 0; c < 2; c++) {
-    const char *tag = c == 0 ? "0" : "1", *name = c == 0 ? "column_0" : "column_1";
-    lw__text_add(out, "        const int %s = min(column_at + %d, columns - 1);\n", name, c);
-    if (hook->column != NULL) hook->column(out, name, tag, hook->user);
-  }
+/* lw_here: the loads of hooks stay with their columns; all at once they would need too many
+ * registers. */
+static const char product_row_at[] =
+    "        const int row_at = group_row + 16 * warp + (lane >> 2) + 64 * i;\n";
+static const char product_column_at[] =
+    "        const int column_at = lw_here(group_column + 2 * (lane & 3) + 8 * j);\n";
+
+static void product_print_places(const lw_product_hook *hook, lw_text *out) {
+  if (hook->uses_row || hook->uses_inside) lw__text_add(out, "%s", product_row_at);
+  if (hook->uses_column || hook->uses_inside) lw__text_add(out, "%s", product_column_at);
+}
+
+/* Four elements from i and j: rows |row_at| + 8 h, columns |column_at| + c. */
+static void product_print_elements(const lw_product_hook *hook, lw_text *out) {
+  if (hook->packs) lw__text_add(out, "        float values[2][2];\n");
+  lw__text_add(out,
+               "#pragma unroll\n"
+               "        for (int c = 0; c < 2; c++) {\n");
+  if (hook->uses_column)
+    lw__text_add(out, "        const int column = min(column_at + c, columns - 1);\n");
+  lw__text_add(out, LW_PRODUCT_MARK_COLUMN);
+  if (hook->column != NULL) hook->column(out, hook->user);
+  lw__text_add(out, LW_PRODUCT_MARK_DONE
+               "#pragma unroll\n"
+               "        for (int h = 0; h < 2; h++) {\n"
+               "        const float sum = sums[i][4 * j + 2 * h + c];\n");
+  if (hook->uses_row) lw__text_add(out, "        const int row = min(row_at + 8 * h, rows - 1);\n");
+  if (hook->uses_inside)
+    lw__text_add(out,
+                 "        const bool inside = row_at + 8 * h < rows && column_at + c < columns;\n");
+  if (hook->packs) lw__text_add(out, "        float value = sum;\n");
+  lw__text_add(out, LW_PRODUCT_MARK_ELEMENT);
+  if (hook->element != NULL) hook->element(out, hook->user);
+  lw__text_add(out, LW_PRODUCT_MARK_DONE);
+  if (hook->packs) lw__text_add(out, "        values[h][c] = value;\n");
+  lw__text_add(out, "        }\n        }\n");
+}
+
+/* For every h one word of two packed elements: |word| and what follows it. */
+static void product_print_words(const lw_product_sm90 *p, const lw_product_hook *hook,
+                                const char *word, lw_text *out) {
+  product_print_elements(hook, out);
   lw__text_add(out,
                "#pragma unroll\n"
                "        for (int h = 0; h < 2; h++) {\n"
-               "        const int row = min(row_at + 8 * h, rows - 1);\n");
-  for (int c = 0; c < 2; c++) {
-    const char *value = c == 0 ? "sums[i][4 * j + 2 * h]" : "sums[i][4 * j + 2 * h + 1]";
-    lw__text_add(out, "        const float value_%d = ", c);
-    if (hook->value == NULL)
-      lw__text_add(out, "%s", value);
-    else
-      hook->value(out, "row", c == 0 ? "column_0" : "column_1", value, c == 0 ? "0" : "1",
-                  hook->user);
-    lw__text_add(out, ";\n");
-  }
-  lw__text_add(out, "        %s = lw_pack_%s(value_0, value_1);\n", word, product_type(p));
+               "        %s = lw_pack_%s(values[h][0], values[h][1]);\n",
+               word, p->out_dtype == LW_DTYPE_F16 ? "f16" : "bf16");
 }
 
-/* lw_here: the loads of hooks stay with their columns; all at once they would need too many
- * registers. */
-static void product_print_direct(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+static void product_print_direct(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                 const lw_product_hook *hook, lw_text *out) {
+  if (hook->packs)
+    lw__text_add(
+        out, "      const bool paired = (pitch & 1) == 0 && ((unsigned long long)out & 3) == 0;\n");
   lw__text_add(out,
-               "      const bool paired = (pitch & 1) == 0 && ((unsigned long long)out & 3) == 0;\n"
                "#pragma unroll\n"
                "      for (int j = 0; j < %u; j++)\n"
                "#pragma unroll\n"
-               "      for (int i = 0; i < %u; i++) {\n"
-               "        const int row_at = row_first + 64 * i;\n"
-               "        const int column_at = lw_here(column_first + 8 * j);\n",
+               "      for (int i = 0; i < %u; i++) {\n",
                f->width / 8, f->blocks);
-  product_print_words(p, "const unsigned word", out);
+  lw_product_hook places = *hook;
+  places.uses_inside |= hook->packs; /* stores need both */
+  product_print_places(&places, out);
+  if (!hook->packs) {
+    product_print_elements(hook, out);
+    lw__text_add(out, "      }\n");
+    return;
+  }
+  product_print_words(p, hook, "const unsigned word", out);
   lw__text_add(out,
                "        if (row_at + 8 * h < rows) {\n"
                "          unsigned short *to = out + (row_at + 8 * h) * pitch + column_at;\n"
@@ -352,17 +313,16 @@ static void product_print_direct(const lw_product_sm90 *p, const product_form *f
 }
 
 /* One box from the sums to shared memory at |to|. */
-static void product_print_box(const lw_product_sm90 *p, lw_text *out) {
+static void product_print_box(const lw_product_sm90 *p, const lw_product_hook *hook, lw_text *out) {
   lw__text_add(out,
                "#pragma unroll\n"
                "        for (int q = 0; q < 4; q++) {\n"
                "        unsigned words[4];\n"
                "#pragma unroll\n"
                "        for (int e = 0; e < 2; e++) {\n"
-               "        const int j = chunk * 8 + 2 * q + e;\n"
-               "        const int row_at = row_first + 64 * i;\n"
-               "        const int column_at = lw_here(column_first + 8 * j);\n");
-  product_print_words(p, "words[2 * e + h]", out);
+               "        const int j = chunk * 8 + 2 * q + e;\n");
+  product_print_places(hook, out);
+  product_print_words(p, hook, "words[2 * e + h]", out);
   lw__text_add(
       out,
       "        }\n"
@@ -375,7 +335,8 @@ static void product_print_box(const lw_product_sm90 *p, lw_text *out) {
 /* Boxes of 64 x 64 go through a ring in shared memory, which stays in use while the next tile is
  * multiplied: all at once when the ring has room for them, else one after the other. One thread
  * does all the copies of its group, since it alone can wait for them. */
-static void product_print_boxes(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+static void product_print_boxes(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                const lw_product_hook *hook, lw_text *out) {
   uint32_t boxes = f->blocks * f->width / 64;
   bool at_once = f->ring == boxes;
   char box[120];
@@ -399,11 +360,11 @@ static void product_print_boxes(const lw_product_sm90 *p, const product_form *f,
                  "        if (leads) lw_tensor_stores_read<%u>();\n"
                  "        lw_group_sync<128>(group);\n",
                  f->ring, f->ring - 1);
-  product_print_box(p, out);
+  product_print_box(p, hook, out);
   /* A barrier keeps the hook's loads from all being started before the first box. */
   if (at_once)
     lw__text_add(out, "%s      }\n",
-                 p->hook.value == NULL ? "" : "        lw_group_sync<128>(group);\n");
+                 hook->element == NULL ? "" : "        lw_group_sync<128>(group);\n");
   lw__text_add(out,
                "        lw_async_fence();\n"
                "        lw_group_sync<128>(group);\n");
@@ -421,21 +382,21 @@ static void product_print_boxes(const lw_product_sm90 *p, const product_form *f,
       at_once ? "" : "if (leads) ");
 }
 
-static void product_print_result(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
-  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !product_split_columns(p);
+static void product_print_result(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                 const lw_product_hook *hook, lw_text *out) {
+  bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !lw__product_sm90_splits_columns(p);
   lw__text_add(out,
                "      const int group_row = tile_row + (group - 1) * %u;\n"
-               "      const int group_column = tile_column + (group - 1) * %u;\n"
-               "      const int row_first = group_row + 16 * warp + (lane >> 2);\n"
-               "      const int column_first = group_column + 2 * (lane & 3);\n",
-               rows_split ? 64 * f->blocks : 0, product_split_columns(p) ? f->width : 0);
+               "      const int group_column = tile_column + (group - 1) * %u;\n",
+               rows_split ? 64 * f->blocks : 0, lw__product_sm90_splits_columns(p) ? f->width : 0);
   if (p->store == LW_PRODUCT_STORE_TMA)
-    product_print_boxes(p, f, out);
+    product_print_boxes(p, f, hook, out);
   else
-    product_print_direct(p, f, out);
+    product_print_direct(p, f, hook, out);
 }
 
-static void product_print_consumer(const lw_product_sm90 *p, const product_form *f, lw_text *out) {
+static void product_print_consumer(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                   const lw_product_hook *hook, const char *name, lw_text *out) {
   bool pingpong = p->sched == LW_PRODUCT_PINGPONG;
   lw__text_add(out,
                "  } else {\n"
@@ -466,40 +427,61 @@ static void product_print_consumer(const lw_product_sm90 *p, const product_form 
     lw__text_add(out,
                  "      lw_barrier_wait(turn + 8 * (group - 1), round);\n"
                  "      round ^= 1;\n");
-  product_print_loop(p, f, out);
+  product_print_loop(p, f, name, out);
   if (pingpong)
     lw__text_add(out,
                  "      place += 2u * (unsigned)steps;\n"
                  "      stage = place %% stages;\n"
                  "      phase = place / stages & 1;\n");
-  product_print_result(p, f, out);
+  product_print_result(p, f, hook, out);
   lw__text_add(out, "    }\n");
   if (p->store == LW_PRODUCT_STORE_TMA)
     lw__text_add(out, "    if ((threadIdx.x & 127) == 0) lw_tensor_stores_done();\n");
   lw__text_add(out, "  }\n");
 }
 
-lw_status lw__emit_product_sm90(const lw_product_sm90 *p, const char *name, lw_text *out) {
+lw_status lw__product_sm90_print(const lw_product_sm90 *p, const lw_product_hook *hook,
+                                 const char *name, const char *parameters, const char *setup,
+                                 lw_text *out) {
+  lw_product_sm90_shape f;
+  LW_TRY(lw__product_sm90_shape(p, &f));
+  if (p->store == LW_PRODUCT_STORE_TMA && !hook->packs) return LW_STATUS_INTERNAL;
+  lw__text_add(out, LW_PRODUCT_MARK_BEGIN "%s, %s %s */\n", name, product_type(p),
+               p->b_layout == LW_PRODUCT_B_KN ? "kn" : "nk");
+  if (hook->helpers != NULL) lw__text_add(out, "%s", hook->helpers);
+  product_print_mma(p, &f, name, out);
+  product_print_start(p, name, parameters, out);
+  lw__text_add(out, LW_PRODUCT_MARK_SETUP "%s" LW_PRODUCT_MARK_DONE, setup);
+  product_print_setup(p, &f, out);
+  product_print_producer(p, out);
+  product_print_consumer(p, &f, hook, name, out);
+  /* A block must be there as long as the other one signals to it. */
+  lw__text_add(out, "%s}\n" LW_PRODUCT_MARK_END "%s */\n",
+               p->cluster == 2 ? "  lw_cluster_sync();\n" : "", name);
+  return out->status;
+}
+
+lw_status lw__emit_product_sm90(const lw_product_sm90 *p, const lw_product_hook *hook,
+                                const char *name, lw_text *out) {
   static const char *const type_names[LW_DTYPE_COUNT] = {
       [LW_DTYPE_I32] = "int", [LW_DTYPE_U32] = "unsigned", [LW_DTYPE_F32] = "float"};
   const lw_prelude prelude = {.tables = {&lw__emit_helpers_product_sm90, &lw__emit_helpers_cuda},
                               .type_names = type_names};
-  product_form f;
-  LW_TRY(product_derive(p, &f));
-  lw_text body = {0};
-  if (p->hook.helpers != NULL) lw__text_add(&body, "%s", p->hook.helpers);
-  product_print_mma(p, &f, &body);
-  product_print_start(p, name, &body);
-  product_print_setup(p, &f, &body);
-  product_print_producer(p, &body);
-  product_print_consumer(p, &f, &body);
-  /* A block must be there as long as the other one signals to it. */
-  lw__text_add(&body, "%s}\n", p->cluster == 2 ? "  lw_cluster_sync();\n" : "");
-  lw__text_add(out, "#define LW_HELPER static __device__ __forceinline__\n%s",
-               p->watchdog ? "#define LW_WATCHDOG_CYCLES 2000000000ll\n" : "");
-  lw_status status = body.status;
+  lw_text body = {0}, parameters = {0};
+  lw__text_add(&parameters, "%s\n    int rows, int columns, int depth, %s",
+               p->store == LW_PRODUCT_STORE_DIRECT
+                   ? "\n    unsigned short *__restrict__ out, long long pitch,"
+                   : "",
+               hook->parameters == NULL ? "" : hook->parameters);
+  lw_status status = parameters.status;
+  if (status == LW_OK)
+    status = lw__product_sm90_print(p, hook, name, lw__text_str(&parameters), "", &body);
+  if (status == LW_OK)
+    lw__text_add(out, "#define LW_HELPER static __device__ __forceinline__\n%s",
+                 p->watchdog ? "#define LW_WATCHDOG_CYCLES 2000000000ll\n" : "");
   if (status == LW_OK) status = lw__prelude_print(&prelude, &body, out);
   if (status == LW_OK) lw__text_add_n(out, body.data, body.len);
   lw__text_deinit(&body);
+  lw__text_deinit(&parameters);
   return status == LW_OK ? out->status : status;
 }

@@ -25,6 +25,7 @@ static lw_product_sm90 product(lw_dtype dtype, lw_product_b b, lw_product_sched 
                                lw_product_store store, uint32_t m, uint32_t n, uint32_t stages,
                                uint32_t cluster) {
   return (lw_product_sm90){.dtype = dtype,
+                           .out_dtype = dtype,
                            .b_layout = b,
                            .sched = sched,
                            .store = store,
@@ -56,11 +57,13 @@ static void test_shape(void **state) {
   assert_int_equal(shape.b_box[1], 64);
 }
 
+static const lw_product_hook plain = {.packs = true};
+
 static void refuse(lw_product_sm90 p) {
   lw_product_sm90_shape shape;
   lw_text text = {0};
   assert_int_equal(lw__product_sm90_shape(&p, &shape), LW_STATUS_UNSUPPORTED);
-  assert_int_equal(lw__emit_product_sm90(&p, "k", &text), LW_STATUS_UNSUPPORTED);
+  assert_int_equal(lw__emit_product_sm90(&p, &plain, "k", &text), LW_STATUS_UNSUPPORTED);
   assert_int_equal(text.len, 0);
   lw__text_deinit(&text);
 }
@@ -92,7 +95,7 @@ static void test_no_memory(void **state) {
   while (status == LW_STATUS_OUT_OF_MEMORY && n < 1000) {
     lw_text text = {0};
     lw__mem_fail_at(++n);
-    status = lw__emit_product_sm90(&p, "k", &text);
+    status = lw__emit_product_sm90(&p, &plain, "k", &text);
     lw__mem_fail_at(0);
     lw__text_deinit(&text);
   }
@@ -197,11 +200,11 @@ static char *compile(const lw_text *source) {
   return log;
 }
 
-static void compile_clean(const lw_product_sm90 *p) {
+static void compile_with(const lw_product_sm90 *p, const lw_product_hook *hook) {
   if (nvrtc.handle == NULL) skip();
   lw_text text = {0}, again = {0};
-  assert_int_equal(lw__emit_product_sm90(p, "product", &text), LW_OK);
-  assert_int_equal(lw__emit_product_sm90(p, "product", &again), LW_OK);
+  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &text), LW_OK);
+  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &again), LW_OK);
   assert_string_equal(lw__text_str(&text), lw__text_str(&again));
   char *log = compile(&text);
   if (strstr(log, "warning") != NULL || strstr(log, "(C7") != NULL) fail_msg("%.2000s", log);
@@ -211,6 +214,8 @@ static void compile_clean(const lw_product_sm90 *p) {
   lw__text_deinit(&text);
   lw__text_deinit(&again);
 }
+
+static void compile_clean(const lw_product_sm90 *p) { compile_with(p, &plain); }
 
 /* All that may be chosen, the two ways to store in turns. */
 static void test_compiles_candidates(void **state) {
@@ -249,30 +254,55 @@ static void test_compiles_bf16(void **state) {
   for (size_t i = 0; i < LW_ARRAY_COUNT(all); i++) compile_clean(&all[i]);
 }
 
-static void bias_column(lw_text *out, const char *column, const char *tag, const void *user) {
+static void bias_column(lw_text *out, const void *user) {
   (void)user;
-  lw__text_add(out, "const float bias_%s = lw_f16_to_f32(bias[%s]);\n", tag, column);
+  lw__text_add(out, "const float bias_here = lw_f16_to_f32(bias[column]);\n");
 }
 
-static void bias_value(lw_text *out, const char *row, const char *column, const char *value,
-                       const char *tag, const void *user) {
-  lw__text_add(out, "fmaxf(%s + bias_%s, 0.0f) + lw_f16_to_f32(%s[(long long)%s * columns + %s])",
-               value, tag, (const char *)user, row, column);
+static void bias_element(lw_text *out, const void *user) {
+  lw__text_add(out,
+               "value = fmaxf(sum + bias_here, 0.0f) + lw_f16_to_f32(%s[(long long)row * columns + "
+               "column]);\n",
+               (const char *)user);
 }
 
 static void test_hook(void **state) {
   (void)state;
+  const lw_product_hook hook = {.parameters =
+                                    "const unsigned short *__restrict__ bias,\n"
+                                    "    const unsigned short *more, ",
+                                .uses_row = true,
+                                .uses_column = true,
+                                .packs = true,
+                                .column = bias_column,
+                                .element = bias_element,
+                                .user = "more"};
   for (int store = 0; store < 2; store++) {
     lw_product_sm90 p = product(LW_DTYPE_F16, KN, COOP, store ? TMA : DIRECT, 128, 256, 4, 1);
     p.watchdog = store == 0;
-    p.hook = (lw_product_hook){.parameters =
-                                   ",\n    const unsigned short *__restrict__ bias,\n"
-                                   "    const unsigned short *more",
-                               .column = bias_column,
-                               .value = bias_value,
-                               .user = "more"};
-    compile_clean(&p);
+    compile_with(&p, &hook);
   }
+}
+
+static void own_element(lw_text *out, const void *user) {
+  (void)user;
+  lw__text_add(out, "if (inside) to[(long long)column * rows + row] = sum;\n");
+}
+
+/* A hook that stores by itself: f32, transposed. */
+static void test_own_stores(void **state) {
+  (void)state;
+  const lw_product_hook hook = {.parameters = "float *to, ",
+                                .uses_row = true,
+                                .uses_column = true,
+                                .uses_inside = true,
+                                .element = own_element};
+  lw_product_sm90 p = product(LW_DTYPE_BF16, NK, PING, DIRECT, 128, 128, 5, 1);
+  compile_with(&p, &hook);
+  p.store = TMA;
+  lw_text text = {0};
+  assert_int_equal(lw__emit_product_sm90(&p, &hook, "k", &text), LW_STATUS_INTERNAL);
+  lw__text_deinit(&text);
 }
 
 /* The test above would not be one if NVRTC kept such warnings to itself. */
@@ -281,7 +311,7 @@ static void test_warnings_are_seen(void **state) {
   if (nvrtc.handle == NULL) skip();
   lw_product_sm90 p = product(LW_DTYPE_F16, KN, COOP, DIRECT, 128, 256, 4, 1);
   lw_text text = {0}, changed = {0};
-  assert_int_equal(lw__emit_product_sm90(&p, "product", &text), LW_OK);
+  assert_int_equal(lw__emit_product_sm90(&p, &plain, "product", &text), LW_OK);
   const char *bounds = strstr(lw__text_str(&text), "__launch_bounds__(384, 1)");
   assert_non_null(bounds);
   lw__text_add_n(&changed, text.data, (size_t)(bounds - text.data));
@@ -303,6 +333,7 @@ int main(void) {
       cmocka_unit_test(test_compiles_f16),
       cmocka_unit_test(test_compiles_bf16),
       cmocka_unit_test(test_hook),
+      cmocka_unit_test(test_own_stores),
       cmocka_unit_test(test_compiles_candidates),
       cmocka_unit_test(test_warnings_are_seen),
   };

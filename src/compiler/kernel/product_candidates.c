@@ -1,7 +1,7 @@
-/* product_sm90_candidates.c: which configurations of a product for sm_90a to try, and in what
+/* product_candidates.c: which configurations of a product for sm_90a to try, and in what
  * order.
  */
-#include "compiler/emit/product_sm90.h"
+#include "compiler/kernel/product.h"
 
 typedef struct product_choice {
   lw_product_sched sched;
