@@ -1,5 +1,6 @@
 /* emit_cuda.c: kernels as CUDA C without headers, for NVRTC. */
 #include "compiler/emit/emit.h"
+#include "compiler/emit/product_cuda.h"
 #include "compiler/emit/printer.h"
 
 #define CUDA_STATIC_SHARED_BYTES 49152 /* more needs dynamic shared memory */
@@ -17,7 +18,7 @@ static const char *const cuda_value_types[LW_DTYPE_COUNT] = {
     [LW_DTYPE_F32] = "float",
     [LW_DTYPE_F64] = "double",
 };
-static const char *const cuda_memory_types[LW_DTYPE_COUNT] = {
+const char *const lw__cuda_memory_types[LW_DTYPE_COUNT] = {
     [LW_DTYPE_BOOL] = "unsigned char",
     [LW_DTYPE_I8] = "signed char",
     [LW_DTYPE_I16] = "short",
@@ -56,7 +57,7 @@ static void cuda_shared(lw_printer *p) {
   for (uint32_t i = 0; i < kernel->shared.count; i++) {
     const lw_karray *array = &kernel->shared.data[i];
     /* bool itself here: reductions over bools keep one per warp. Nobody else writes this memory. */
-    const char *type = array->dtype == LW_DTYPE_BOOL ? "bool" : cuda_memory_types[array->dtype];
+    const char *type = array->dtype == LW_DTYPE_BOOL ? "bool" : lw__cuda_memory_types[array->dtype];
     if (dynamic)
       lw__text_add(p->out, "  %s *const h%u = (%s *)(dynamic + %zu);\n", type, i, type, offset);
     else
@@ -74,7 +75,7 @@ static void cuda_begin(lw_printer *p, const char *name) {
   else
     lw__text_add(p->out, " LW_MIN_BLOCKS) %s(", name);
   for (uint32_t i = 0; i < kernel->buffers.count; i++) {
-    const char *type = cuda_memory_types[kernel->buffers.data[i].dtype];
+    const char *type = lw__cuda_memory_types[kernel->buffers.data[i].dtype];
     bool written = kernel->buffers.data[i].written;
     lw__text_add(p->out, written ? "%s%s *b%u" : "%sconst %s *__restrict__ b%u", i == 0 ? "" : ", ",
                  type, i);
@@ -92,7 +93,7 @@ static void cuda_begin(lw_printer *p, const char *name) {
     if (bytes < 4)
       lw__text_add(p->out, "  unsigned l%u[%u];\n", i, (array->count * bytes + 3) / 4);
     else
-      lw__text_add(p->out, "  %s l%u[%u];\n", cuda_memory_types[array->dtype], i, array->count);
+      lw__text_add(p->out, "  %s l%u[%u];\n", lw__cuda_memory_types[array->dtype], i, array->count);
   }
 }
 
@@ -234,8 +235,8 @@ static void cuda_store_elements(lw_printer *p, const lw_kinstr *in, cuda_wide w)
     lw__text_add(p->out, ") b%u[", in->object);
     lw__printer_place(p, in, k);
     if (packed)
-      lw__text_add(p->out, "] = (%s)lw_get%u(l%u, ", cuda_memory_types[w.dtype], 8 * w.elem_bytes,
-                   in->local);
+      lw__text_add(p->out, "] = (%s)lw_get%u(l%u, ", lw__cuda_memory_types[w.dtype],
+                   8 * w.elem_bytes, in->local);
     else
       lw__text_add(p->out, "] = l%u[", in->local);
     lw__printer_element(p, in->d, k);
@@ -302,7 +303,7 @@ static void cuda_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
 
 static const lw_printer_target cuda_target = {
     .value_types = cuda_value_types,
-    .memory_types = cuda_memory_types,
+    .memory_types = lw__cuda_memory_types,
     .top = cuda_top,
     .prelude = {{&lw__emit_helpers_cuda, &lw__emit_helpers_common}, cuda_value_types},
     .begin = cuda_begin,
@@ -313,6 +314,10 @@ static const lw_printer_target cuda_target = {
     .load_vector = cuda_load_vector,
     .store_vector = cuda_store_vector,
     .reduce = cuda_reduce,
+    .product = lw__cuda_product,
+    .product_helpers = &lw__emit_helpers_product_sm90,
+    .product_begin = LW_PRODUCT_MARK_BEGIN "helpers */\n",
+    .product_end = LW_PRODUCT_MARK_END "helpers */\n",
 };
 
 lw_status lw__emit_cuda(const lw_kernel *const *kernels, const char *const *names, uint32_t count,

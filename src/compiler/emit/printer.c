@@ -55,6 +55,9 @@ void lw__printer_value(lw_printer *p, lw_kval v) {
     case LW_K_SCALAR: lw__text_add(p->out, "s%u", in->object); break;
     case LW_K_BLOCK: lw__text_add(p->out, "block"); break;
     case LW_K_THREAD: lw__text_add(p->out, "thread"); break;
+    case LW_K_SUM: lw__text_add(p->out, "sum"); break;
+    case LW_K_ROW: lw__text_add(p->out, "row"); break;
+    case LW_K_COLUMN: lw__text_add(p->out, "column"); break;
     default: lw__text_add(p->out, "v%u", p->number[v]);
   }
 }
@@ -312,7 +315,7 @@ static void print_owner(lw_printer *p, uint32_t id, const lw_kinstr *in) {
 
 static bool print_has_own_name(const lw_kinstr *in) {
   return in->op == LW_K_CONST || in->op == LW_K_SCALAR || in->op == LW_K_BLOCK ||
-         in->op == LW_K_THREAD;
+         in->op == LW_K_THREAD || in->op == LW_K_SUM || in->op == LW_K_ROW || in->op == LW_K_COLUMN;
 }
 
 static void print_instr(lw_printer *p, uint32_t id, const lw_kinstr *in) {
@@ -343,6 +346,10 @@ static void print_instr(lw_printer *p, uint32_t id, const lw_kinstr *in) {
   lw__text_add(p->out, ";\n");
 }
 
+void lw__printer_instruction(lw_printer *p, uint32_t id) {
+  print_instr(p, id, lw__printer_instr(p, id));
+}
+
 static void print_region(lw_printer *p, uint32_t region) {
   const lw_kregion *list = &p->kernel->regions.data[region];
   for (uint32_t i = 0; i < list->count; i++)
@@ -367,21 +374,35 @@ static lw_status print_kernel(const lw_printer_target *target, const lw_kernel *
   lw__kernel_plain(kernel, p.live, p.plain);
   lw__kernel_leads(kernel, p.leads);
   lw__printer_find_uses(kernel, p.live, p.uses);
-  target->begin(&p, name);
-  print_region(&p, 0);
-  target->end(&p);
+  lw_status status = LW_OK;
+  if (kernel->product.present) {
+    status = target->product == NULL ? LW_STATUS_INTERNAL : target->product(&p, name);
+  } else {
+    target->begin(&p, name);
+    print_region(&p, 0);
+    target->end(&p);
+  }
   lw__mem_free(memory);
-  return out->status;
+  return status == LW_OK ? out->status : status;
 }
 
 lw_status lw__printer_run(const lw_printer_target *target, const lw_kernel *const *kernels,
                           const char *const *names, uint32_t count, lw_text *out) {
   lw_text body = {0};
   lw_status status = LW_OK;
-  for (uint32_t i = 0; i < count && status == LW_OK; i++)
+  bool products = false;
+  for (uint32_t i = 0; i < count && status == LW_OK; i++) {
     status = print_kernel(target, kernels[i], names[i], &body);
+    products |= kernels[i]->product.present;
+  }
   lw__text_add(out, "%s", target->top);
   if (status == LW_OK) status = lw__prelude_print(&target->prelude, &body, out);
+  if (status == LW_OK && products) {
+    const lw_prelude more = {{target->product_helpers}, target->prelude.type_names};
+    lw__text_add(out, "%s", target->product_begin);
+    status = lw__prelude_print(&more, &body, out);
+    lw__text_add(out, "%s", target->product_end);
+  }
   if (status == LW_OK) lw__text_add_n(out, lw__text_str(&body), body.len);
   lw__text_deinit(&body);
   return status == LW_OK ? out->status : status;

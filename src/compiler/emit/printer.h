@@ -24,6 +24,10 @@ typedef struct lw_printer_target {
   void (*load_vector)(lw_printer *p, const lw_kinstr *in);
   void (*store_vector)(lw_printer *p, const lw_kinstr *in);
   void (*reduce)(lw_printer *p, const lw_kinstr *in, bool leads);
+  /* A whole kernel with a product, and the helpers of its skeleton. Absent: there are none. */
+  lw_status (*product)(lw_printer *p, const char *name);
+  const lw_helper_table *product_helpers;
+  const char *product_begin, *product_end; /* lines around these helpers */
 } lw_printer_target;
 
 struct lw_printer {
@@ -49,6 +53,8 @@ lw_dtype lw__printer_read_type(const lw_kernel *kernel, const lw_kinstr *in);
 lw_status lw__printer_run(const lw_printer_target *target, const lw_kernel *const *kernels,
                           const char *const *names, uint32_t count, lw_text *out) LW_MUST_CHECK;
 
+/* One instruction as its lines. Its operands were printed before. */
+void lw__printer_instruction(lw_printer *p, uint32_t id);
 void lw__printer_line(lw_printer *p); /* starts a line: indentation */
 void lw__printer_value(lw_printer *p, lw_kval v);
 void lw__printer_pred(lw_printer *p, lw_kval pred,

@@ -261,6 +261,11 @@ lw_kval lw__kb_thread(lw_kbuilder *kb) {
   return kb_pure(kb, &in, 0);
 }
 
+lw_kval lw__kb_element(lw_kbuilder *kb, lw_kop op) {
+  lw_kinstr in = kb_blank(op, op == LW_K_SUM ? LW_DTYPE_F32 : LW_DTYPE_I32);
+  return kb_pure(kb, &in, 0);
+}
+
 /* ---- functions --------------------------------------------------------------------------------*/
 
 static bool kb_commutes(lw_fn fn) {

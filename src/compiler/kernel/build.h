@@ -32,6 +32,7 @@ lw_kval lw__kb_const_i(lw_kbuilder *kb, lw_dtype dtype, int64_t x);
 lw_kval lw__kb_scalar(lw_kbuilder *kb, uint32_t index);
 lw_kval lw__kb_block(lw_kbuilder *kb);
 lw_kval lw__kb_thread(lw_kbuilder *kb);
+lw_kval lw__kb_element(lw_kbuilder *kb, lw_kop op); /* LW_K_SUM, LW_K_ROW or LW_K_COLUMN */
 /* Folds constants and x+0, x*1, x*0 (integers only), select with constant condition, and with true,
  * or with false. */
 lw_kval lw__kb_fn(lw_kbuilder *kb, lw_fn fn, lw_kval a, lw_kval b, lw_kval c);

@@ -124,6 +124,7 @@ static lw_status ki_load_store(ki *k, uint32_t id, const lw_kinstr *in, uint32_t
     return LW_OK;
   }
   LW_TRY(ki_place(k, in, t, 1, &at));
+  if (!load) LW_TRY(ki_product_check_store(k, in, t, at));
   if (load) return ki_buffer_get(k, in->object, at, t, &k->values[id][t]);
   return ki_buffer_set(k, in->object, at, t, k->values[in->d][t]);
 }
@@ -236,8 +237,6 @@ static lw_status ki_reduce(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
 
 /* ---- regions ----------------------------------------------------------------------------------*/
 
-static lw_status ki_region(ki *k, uint32_t region, unsigned depth);
-
 static lw_status ki_if(ki *k, const lw_kinstr *in, unsigned depth, const uint8_t *mask) {
   uint8_t *inner = k->masks + (size_t)(depth + 1) * k->threads;
   bool any = false;
@@ -301,11 +300,14 @@ static lw_status ki_run_instr(ki *k, uint32_t id, unsigned depth, const uint8_t 
     case LW_K_SCALAR:
     case LW_K_BLOCK:
     case LW_K_THREAD: ki_leaf(k, id, in); return LW_OK;
+    case LW_K_SUM:
+    case LW_K_ROW:
+    case LW_K_COLUMN: ki_product_leaf(k, in, k->values[id]); return LW_OK;
     default: return ki_access(k, id, in, mask);
   }
 }
 
-static lw_status ki_region(ki *k, uint32_t region, unsigned depth) {
+lw_status ki_region(ki *k, uint32_t region, unsigned depth) {
   const lw_kregion *list = &k->kernel->regions.data[region];
   const uint8_t *mask = k->masks + (size_t)depth * k->threads;
   uint64_t active = 0;
@@ -339,6 +341,7 @@ static lw_status ki_init(ki *k) {
 }
 
 static lw_status ki_launch(ki *k, int64_t grid) {
+  if (k->kernel->product.present) return ki_product_run(k);
   memset(k->masks, 1, k->threads);
   for (k->block = 0; k->block < grid; k->block++) {
     k->block_epoch = ++k->epoch;

@@ -2,7 +2,9 @@
  * every access inside its buffer, LOADV/STOREV aligned, no read of shared or local memory that
  * nothing wrote, barriers and block-wide reductions reached by all threads, no two threads touching
  * the same shared or buffer element without a barrier between them when one of them writes, no two
- * blocks touching the same buffer element when one writes. */
+ * blocks touching the same buffer element when one writes. A kernel with a product is executed by
+ * its meaning, whatever the grid: sums over k in order in f32, then its body for every element; of
+ * its operands each element counts as loaded once. */
 #ifndef LW_COMPILER_KERNEL_INTERP_H
 #define LW_COMPILER_KERNEL_INTERP_H
 

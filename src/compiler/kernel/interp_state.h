@@ -24,6 +24,13 @@ typedef struct ki_slot {
       reader; /* serial number of the VECTOR loop that touched it, and iterations + 1 */
 } ki_slot;
 
+/* A product being executed. */
+typedef struct ki_product {
+  int64_t rows, first; /* element of thread 0 */
+  float *a, *b;        /* [rows][depth], [columns][depth] */
+  float *sums;         /* per thread */
+} ki_product;
+
 typedef struct ki {
   const lw_kernel *kernel;
   const lw_kinterp_buffer *buffers;
@@ -44,7 +51,17 @@ typedef struct ki {
   uint32_t epoch, block_epoch;
   uint32_t instr;                        /* where we are, for messages */
   uint32_t loop, iteration, loop_serial; /* the VECTOR loop around, 0: none */
+  ki_product *product;                   /* kernels with a product */
 } ki;
+
+/* interp.c: runs a region for the threads that its mask has. */
+lw_status ki_region(ki *k, uint32_t region, unsigned depth) LW_MUST_CHECK;
+/* interp_product.c */
+lw_status ki_product_run(ki *k) LW_MUST_CHECK;
+void ki_product_leaf(const ki *k, const lw_kinstr *in, lw_scalar *out); /* SUM, ROW, COLUMN */
+/* A store to the product's result at element |at| must be the one of its row and column. */
+lw_status ki_product_check_store(const ki *k, const lw_kinstr *in, uint32_t thread,
+                                 int64_t at) LW_MUST_CHECK;
 
 lw_status ki_fail(const ki *k, uint32_t thread, const char *fmt, ...) LW_PRINTF(3, 4);
 lw_status ki_memory_init(ki *k) LW_MUST_CHECK;

@@ -30,6 +30,9 @@ void lw__kernel_deinit(lw_kernel *kernel) {
 
 size_t lw__kernel_shared_bytes(const lw_kernel *kernel) {
   size_t bytes = 0;
+  lw_product_sm90_shape shape;
+  if (kernel->product.present)
+    return lw__product_sm90_shape(&kernel->product.form, &shape) == LW_OK ? shape.shared_bytes : 0;
   for (uint32_t i = 0; i < kernel->shared.count; i++) {
     const lw_karray *array = &kernel->shared.data[i];
     bytes += (array->count * lw_dtype_size_bytes(array->dtype) + 15) & ~(size_t)15;

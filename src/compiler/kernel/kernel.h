@@ -8,12 +8,16 @@
  * floats (f16, bf16, f8) exist only in memory (buffers, shared and local arrays): loads give f32,
  * stores round to nearest even. bool is one byte in memory.
  *
+ * A kernel with a product (product.h) is another thing: its body runs once for every element of the
+ * product's result, with the element's sum at hand; blocks and threads are the skeleton's.
+ *
  * Regions: a kernel is a tree of regions (lists of instructions); FOR and IF own one. An operand
  * must be defined earlier in the same region or in an enclosing one. */
 #ifndef LW_COMPILER_KERNEL_H
 #define LW_COMPILER_KERNEL_H
 
 #include "base/base.h"
+#include "compiler/kernel/product.h"
 #include "graph/ops.h"
 
 typedef uint32_t lw_kval; /* id of the instruction that gives the value; LW_NONE: absent */
@@ -47,6 +51,9 @@ typedef enum lw_kop {
   LW_K_FOR, /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b;
                c > 0. |loop| says how */
   LW_K_IF,  /* region |region| when a */
+  LW_K_SUM, /* products: the sum of this element, f32 */
+  LW_K_ROW, /* products: its row and column, i32 */
+  LW_K_COLUMN,
   LW_K_OP_COUNT
 } lw_kop;
 
@@ -100,11 +107,13 @@ typedef struct lw_kernel {
   LW_VEC(lw_karray) locals;
   LW_VEC(lw_kinstr) instrs;
   LW_VEC(lw_kregion) regions; /* region 0 is the body */
+  lw_kproduct product;        /* GPU */
 } lw_kernel;
 
 void lw__kernel_init(lw_kernel *kernel, lw_ktarget target, lw_kclass cls, uint32_t block_threads);
 void lw__kernel_deinit(lw_kernel *kernel);
-size_t lw__kernel_shared_bytes(const lw_kernel *kernel); /* each array aligned to 16 bytes */
+/* Each array aligned to 16 bytes; of a product what its skeleton needs. */
+size_t lw__kernel_shared_bytes(const lw_kernel *kernel);
 /* Every rule of this header; LW_STATUS_INTERNAL with the instruction. */
 lw_status lw__kernel_verify(const lw_kernel *kernel, lw_diag *diag) LW_MUST_CHECK;
 /* Canonical text: ids renumbered in program order, dead instructions left out. Equal kernels print

@@ -84,7 +84,8 @@ static void plain_region(plain_walk *w, uint32_t region, unsigned depth, bool ba
       continue;
     }
     bool launch = in->op == LW_K_SCALAR || in->op == LW_K_BLOCK || in->op == LW_K_THREAD ||
-                  in->op == LW_K_CONST || in->op == LW_K_FOR;
+                  in->op == LW_K_CONST || in->op == LW_K_FOR || in->op == LW_K_ROW ||
+                  in->op == LW_K_COLUMN;
     if (in->op == LW_K_FN || in->op == LW_K_CAST) {
       const lw_kval operands[3] = {in->a, in->b, in->c};
       launch = plain_is_chain(in);

@@ -13,7 +13,8 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_LOADV] = "loadv",   [LW_K_STOREV] = "storev",   [LW_K_SGET] = "sget",
     [LW_K_SSET] = "sset",     [LW_K_LGET] = "lget",       [LW_K_LSET] = "lset",
     [LW_K_REDUCE] = "reduce", [LW_K_BARRIER] = "barrier", [LW_K_FOR] = "for",
-    [LW_K_IF] = "if",
+    [LW_K_IF] = "if",         [LW_K_SUM] = "sum",         [LW_K_ROW] = "row",
+    [LW_K_COLUMN] = "column",
 };
 const char *const lw__kloop_name[LW_KLOOP_VECTOR + 1] = {[LW_KLOOP_SERIAL] = "serial",
                                                          [LW_KLOOP_ROLLED] = "rolled",
@@ -192,8 +193,30 @@ static void kprint_header(const lw_kernel *kernel, lw_text *out) {
   }
 }
 
+static void kprint_matrix(const char *name, const lw_kmatrix *m, lw_text *out) {
+  lw__text_add(out, " %s=b%u", name, m->buffer);
+  if (m->offset != 0) lw__text_add(out, "+%lld", (long long)m->offset);
+  lw__text_add(out, " pitch %lld", (long long)m->pitch);
+}
+
+static void kprint_product(const lw_kproduct *product, lw_text *out) {
+  const lw_product_sm90 *p = &product->form;
+  lw__text_add(out, "product sm90 %s columns=%lld depth=%lld", lw_dtype_name(p->dtype),
+               (long long)product->columns, (long long)product->depth);
+  kprint_matrix("a", &product->a, out);
+  kprint_matrix(p->b_layout == LW_PRODUCT_B_KN ? "b(kn)" : "b(nk)", &product->b, out);
+  if (product->out.buffer != LW_NONE) {
+    kprint_matrix(p->store == LW_PRODUCT_STORE_TMA ? "out(tma)" : "out(pairs)", &product->out, out);
+    lw__text_add(out, " %s", lw_dtype_name(p->out_dtype));
+  }
+  lw__text_add(out, " %s %ux%ux%u stages=%u group=%u cluster=%u%s\n",
+               p->sched == LW_PRODUCT_PINGPONG ? "pingpong" : "cooperative", p->tile_m, p->tile_n,
+               p->tile_k, p->stages, p->group, p->cluster, p->watchdog ? " watchdog" : "");
+}
+
 void lw__kernel_print(const lw_kernel *kernel, lw_text *out) {
   kprint_header(kernel, out);
+  if (kernel->product.present) kprint_product(&kernel->product, out);
   uint32_t count = kernel->instrs.count;
   if (count == 0) return;
   void *memory = NULL;

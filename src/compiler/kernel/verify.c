@@ -211,9 +211,31 @@ static const char *rule_instr(const kverify *v, const lw_kinstr *in) {
     case LW_K_BARRIER: return v->kernel->target == LW_KTARGET_GPU ? NULL : "barriers are for GPUs";
     case LW_K_FOR: return rule_for(v, in);
     case LW_K_IF: return kv_has(v, in->a, LW_DTYPE_BOOL) ? NULL : "if takes a bool";
+    case LW_K_SUM: return in->dtype == LW_DTYPE_F32 ? NULL : "a sum is f32";
+    case LW_K_ROW:
+    case LW_K_COLUMN: return in->dtype == LW_DTYPE_I32 ? NULL : "rows and columns are i32";
     case LW_K_OP_COUNT: break;
   }
   return "no such instruction";
+}
+
+/* What the body of a product may be, and what only it may be. */
+static const char *rule_in_product(const kverify *v, const lw_kinstr *in) {
+  bool element = in->op == LW_K_SUM || in->op == LW_K_ROW || in->op == LW_K_COLUMN;
+  if (!v->kernel->product.present) return element ? "only products have elements" : NULL;
+  switch ((lw_kop)in->op) {
+    case LW_K_LOAD:
+      return v->kernel->buffers.data[in->object].written
+                 ? "the body of a product reads only what the launch does not write"
+                 : NULL;
+    case LW_K_CONST:
+    case LW_K_SCALAR:
+    case LW_K_FN:
+    case LW_K_CAST:
+    case LW_K_ROUND:
+    case LW_K_STORE: return NULL;
+    default: return element ? NULL : "the body of a product computes one element, no more";
+  }
 }
 
 static bool kv_gives_value(lw_kop op) {
@@ -272,6 +294,7 @@ static lw_status kv_placed(kverify *v, uint32_t id, unsigned depth) {
     return kv_fail(v, id, "a type where there is no value, or none where there is one");
   const char *error = rule_instr(v, in);
   if (error == NULL) error = rule_in_vector(v, in);
+  if (error == NULL) error = rule_in_product(v, in);
   if (error != NULL) return kv_fail(v, id, error);
   if (in->op == LW_K_FOR || in->op == LW_K_IF) return kv_owned(v, id, depth);
   v->scope[id] = SCOPE_OPEN;
@@ -295,6 +318,43 @@ static const char *rule_arrays(const lw_karray *arrays, uint32_t count) {
   return NULL;
 }
 
+static const char *rule_matrix(const lw_kernel *kernel, const lw_kmatrix *m, lw_dtype dtype,
+                               int64_t inner, bool written) {
+  if (m->buffer >= kernel->buffers.count) return "a matrix of a product has a buffer";
+  const lw_kbuffer *buffer = &kernel->buffers.data[m->buffer];
+  if (buffer->dtype != dtype || buffer->written != written)
+    return "a matrix of a product has its buffer's type and direction";
+  if (m->offset < 0 || m->pitch < inner) return "the rows of a matrix do not overlap";
+  return NULL;
+}
+
+static const char *rule_product(const lw_kernel *kernel) {
+  const lw_kproduct *product = &kernel->product;
+  const lw_product_sm90 *p = &product->form;
+  lw_product_sm90_shape shape;
+  if (kernel->target != LW_KTARGET_GPU) return "products are for GPUs";
+  if (lw__product_sm90_shape(p, &shape) != LW_OK) return "a product of this form cannot be";
+  if (kernel->block_threads != shape.threads) return "a product has the threads of its form";
+  if (kernel->scalar_count == 0) return "scalar argument 0 of a product is its number of rows";
+  int64_t n = product->columns, k = product->depth;
+  if (n < 1 || n > INT32_MAX || k < 1 || k > INT32_MAX)
+    return "a product has 1 to 2^31 - 1 columns and the same depth";
+  const char *error = rule_matrix(kernel, &product->a, p->dtype, k, false);
+  int64_t inner = p->b_layout == LW_PRODUCT_B_KN ? n : k;
+  if (error == NULL) error = rule_matrix(kernel, &product->b, p->dtype, inner, false);
+  if (product->out.buffer != LW_NONE) {
+    if (error == NULL) error = rule_matrix(kernel, &product->out, p->out_dtype, n, true);
+  } else if (p->store == LW_PRODUCT_STORE_TMA) {
+    return "a store through a tensor map has a result to store to";
+  }
+  bool tma = p->store == LW_PRODUCT_STORE_TMA;
+  int64_t units = product->a.offset | product->a.pitch | product->b.offset | product->b.pitch |
+                  (tma ? product->out.offset | product->out.pitch | n : 0);
+  if (error == NULL && units % 8 != 0)
+    error = "offsets and pitches of tensor maps are multiples of 16 bytes";
+  return error;
+}
+
 static const char *rule_kernel(const lw_kernel *kernel) {
   if (kernel->target != LW_KTARGET_GPU && kernel->target != LW_KTARGET_CPU) return "no such target";
   if ((unsigned)kernel->cls >= LW_KCLASS_COUNT) return "no such class";
@@ -306,6 +366,7 @@ static const char *rule_kernel(const lw_kernel *kernel) {
   const char *error = rule_arrays(kernel->shared.data, kernel->shared.count);
   if (error == NULL) error = rule_arrays(kernel->locals.data, kernel->locals.count);
   if (error == NULL && kernel->regions.count == 0) error = "a kernel has a body";
+  if (error == NULL && kernel->product.present) error = rule_product(kernel);
   return error;
 }
 

@@ -12,7 +12,9 @@
 
 #include <cmocka.h>
 
+#include "compiler/emit/emit.h"
 #include "compiler/emit/product_sm90.h"
+#include "lib/product.h"
 
 #define COOP LW_PRODUCT_COOPERATIVE
 #define PING LW_PRODUCT_PINGPONG
@@ -200,17 +202,21 @@ static char *compile(const lw_text *source) {
   return log;
 }
 
-static void compile_with(const lw_product_sm90 *p, const lw_product_hook *hook) {
+static void compile_source(const lw_text *text) {
   if (nvrtc.handle == NULL) skip();
-  lw_text text = {0}, again = {0};
-  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &text), LW_OK);
-  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &again), LW_OK);
-  assert_string_equal(lw__text_str(&text), lw__text_str(&again));
-  char *log = compile(&text);
+  char *log = compile(text);
   if (strstr(log, "warning") != NULL || strstr(log, "(C7") != NULL) fail_msg("%.2000s", log);
   if (strstr(log, " 0 bytes spill stores, 0 bytes spill loads") == NULL)
     fail_msg("spills:\n%.2000s", log);
   free(log);
+}
+
+static void compile_with(const lw_product_sm90 *p, const lw_product_hook *hook) {
+  lw_text text = {0}, again = {0};
+  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &text), LW_OK);
+  assert_int_equal(lw__emit_product_sm90(p, hook, "product", &again), LW_OK);
+  assert_string_equal(lw__text_str(&text), lw__text_str(&again));
+  compile_source(&text);
   lw__text_deinit(&text);
   lw__text_deinit(&again);
 }
@@ -305,6 +311,37 @@ static void test_own_stores(void **state) {
   lw__text_deinit(&text);
 }
 
+/* Kernels with a product, several of them in one source. What does not change along a column stands
+ * before what does. */
+static void test_kernels(void **state) {
+  (void)state;
+  const lw_test_product all[3] = {
+      {LW_DTYPE_F16, LW_DTYPE_F16, KN, TMA, false, 256, 128},
+      {LW_DTYPE_BF16, LW_DTYPE_F16, NK, DIRECT, false, 50257, 768},
+      {LW_DTYPE_BF16, LW_DTYPE_F32, NK, DIRECT, true, 1000, 64},
+  };
+  static const char *const names[3] = {"lw_dot_a", "lw_dot_b", "lw_dot_c"};
+  lw_kernel kernels[3];
+  const lw_kernel *pointers[3];
+  for (int i = 0; i < 3; i++) {
+    assert_int_equal(lw_test_product_make(&all[i], 33, &kernels[i]), LW_OK);
+    pointers[i] = &kernels[i];
+  }
+  lw_text text = {0};
+  assert_int_equal(lw__emit_cuda(pointers, names, 3, &text), LW_OK);
+  const char *column = strstr(lw__text_str(&text), LW_PRODUCT_MARK_COLUMN);
+  const char *element = strstr(lw__text_str(&text), LW_PRODUCT_MARK_ELEMENT);
+  const char *bias = strstr(lw__text_str(&text), "b2[column]");
+  const char *more = strstr(lw__text_str(&text), "b3[");
+  assert_true(column < bias && bias < element && element < more);
+  if (nvrtc.handle != NULL) compile_source(&text);
+  lw__text_deinit(&text);
+  text = (lw_text){0};
+  assert_int_equal(lw__emit_c(pointers, names, 1, &text), LW_STATUS_INTERNAL);
+  lw__text_deinit(&text);
+  for (int i = 0; i < 3; i++) lw__kernel_deinit(&kernels[i]);
+}
+
 /* The test above would not be one if NVRTC kept such warnings to itself. */
 static void test_warnings_are_seen(void **state) {
   (void)state;
@@ -334,6 +371,7 @@ int main(void) {
       cmocka_unit_test(test_compiles_bf16),
       cmocka_unit_test(test_hook),
       cmocka_unit_test(test_own_stores),
+      cmocka_unit_test(test_kernels),
       cmocka_unit_test(test_compiles_candidates),
       cmocka_unit_test(test_warnings_are_seen),
   };
