@@ -90,6 +90,8 @@ void lw__rt_device_release(lw_rt_device *device) {
   lw__mem_free(device);
 }
 
+void lw__rt_device_retain(lw_rt_device *device) { atomic_fetch_add(&device->references, 1); }
+
 void lw__rt_device_info(const lw_rt_device *device, lw_rt_device_info *out) { *out = device->info; }
 
 /* ---- programs ---- */
@@ -116,30 +118,11 @@ static void resolve_slots(const lw_rt_program *program, const lw_rt_segment *seg
       case LW_BUFFER_INPUT: base = inputs == NULL ? NULL : inputs[buffer->index].address; break;
       case LW_BUFFER_OUTPUT: base = outputs == NULL ? NULL : outputs[buffer->index].address; break;
       case LW_BUFFER_ARENA: base = arena; break;
-      default: base = program->weights; break;
+      default: base = buffer->home; break;
     }
-    slots[i] = address_add(base, buffer->offset + segment->slots[i].offset_bytes);
+    uint64_t offset = buffer->kind == LW_BUFFER_ARENA ? buffer->offset : 0;
+    slots[i] = address_add(base, offset + segment->slots[i].offset_bytes);
   }
-}
-
-static lw_status program_upload(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) {
-  lw_rt_device *device = program->device;
-  if (program->weight_bytes == 0) return LW_OK;
-  lw_status status =
-      device->backend->alloc(device, (size_t)program->weight_bytes, &program->weights);
-  if (status != LW_OK) {
-    return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of weights",
-                    program->weight_bytes);
-  }
-  for (uint32_t b = 0; b < program->buffer_count; b++) {
-    const lw_rt_buffer *buffer = &program->buffers[b];
-    if (buffer->kind != LW_BUFFER_WEIGHT || buffer->bytes == 0) continue;
-    status = device->backend->upload(device, address_add(program->weights, buffer->offset),
-                                     plan->buffers.data[b].data, (size_t)buffer->bytes);
-    if (status != LW_OK)
-      return lw__fail(diag, status, "device", "cannot upload weight buffer %u", b);
-  }
-  return LW_OK;
 }
 
 static lw_status program_run_init(lw_rt_program *program, lw_diag *diag) {
@@ -184,12 +167,12 @@ static lw_status program_build(lw_rt_program *program, const lw_plan *plan, lw_d
                     "the init program touches an input or output");
   }
   LW_TRY(backend->program_open(program, plan, diag));
-  LW_TRY(program_upload(program, plan, diag));
+  LW_TRY(lw__rt_weights_load(program, plan, diag));
   return program_run_init(program, diag);
 }
 
-lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
-                              lw_rt_program **out) {
+static lw_status program_load(lw_rt_device *device, lw_rt_program *base, const lw_plan *plan,
+                              lw_diag *diag, lw_rt_program **out) {
   *out = NULL;
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_program)));
@@ -197,6 +180,8 @@ lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag
   memset(program, 0, sizeof *program);
   atomic_init(&program->references, 1);
   program->device = device;
+  program->base = base;
+  if (base != NULL) atomic_fetch_add(&base->references, 1);
   atomic_fetch_add(&device->references, 1);
   lw_status status = program_build(program, plan, diag);
   if (status == LW_OK) {
@@ -207,14 +192,26 @@ lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag
   return status;
 }
 
+lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
+                              lw_rt_program **out) {
+  return program_load(device, NULL, plan, diag, out);
+}
+
+lw_status lw__rt_program_load_beside(lw_rt_program *base, const lw_plan *plan, lw_diag *diag,
+                                     lw_rt_program **out) {
+  return program_load(base->device, base, plan, diag, out);
+}
+
 void lw__rt_program_release(lw_rt_program *program) {
   if (program == NULL || atomic_fetch_sub(&program->references, 1) != 1) return;
   lw_rt_device *device = program->device;
+  lw_rt_program *base = program->base;
   device->backend->program_close(program);
   if (program->weights != NULL) device->backend->free(device, program->weights);
   lw__arena_deinit(&program->arena);
   lw__mem_free(program);
   lw__rt_device_release(device);
+  lw__rt_program_release(base); /* which has none itself */
 }
 
 void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
@@ -235,18 +232,22 @@ static lw_status context_build(lw_rt_context *context, lw_diag *diag) {
   LW_TRY(
       lw__arena_alloc(memory, program->output_count, sizeof *context->outputs, &context->outputs));
   LW_TRY(lw__arena_alloc(memory, program->run.slot_count, sizeof *context->slots, &context->slots));
-  if (program->arena_bytes != 0) {
-    lw_status status =
-        backend->alloc(program->device, (size_t)program->arena_bytes, &context->arena);
-    if (status != LW_OK) {
-      return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
-                      program->arena_bytes);
-    }
+  if (context->arena == NULL) LW_TRY(lw__rt_arena_create(program->device, &context->arena));
+  lw_status status = lw__rt_arena_reserve(context->arena, program->arena_bytes);
+  if (status != LW_OK) {
+    return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
+                    program->arena_bytes);
   }
   return backend->context_open(context, diag);
 }
 
 lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag, lw_rt_context **out) {
+  static const lw_rt_context_options none;
+  return lw__rt_context_create_with(program, &none, diag, out);
+}
+
+lw_status lw__rt_context_create_with(lw_rt_program *program, const lw_rt_context_options *options,
+                                     lw_diag *diag, lw_rt_context **out) {
   *out = NULL;
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_context)));
@@ -255,6 +256,9 @@ lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag, lw_rt_con
   atomic_init(&context->busy, false);
   context->program = program;
   context->stale = true;
+  context->arena = options->arena;
+  if (context->arena != NULL) atomic_fetch_add(&context->arena->references, 1);
+  context->priority = options->priority;
   context->stats = program->counts;
   atomic_fetch_add(&program->references, 1);
   lw_status status = context_build(context, diag);
@@ -280,7 +284,7 @@ void lw__rt_context_destroy(lw_rt_context *context) {
   backend->context_close(context);
   context_free_staging(context, context->inputs, program->input_count);
   context_free_staging(context, context->outputs, program->output_count);
-  if (context->arena != NULL) backend->free(program->device, context->arena);
+  lw__rt_arena_release(context->arena);
   lw__arena_deinit(&context->memory);
   lw__mem_free(context);
   lw__rt_program_release(program);
@@ -288,38 +292,65 @@ void lw__rt_context_destroy(lw_rt_context *context) {
 
 /* ---- bindings ---- */
 
+/* Device memory for a whole input or output; zeros, since rows that are not bound are computed,
+ * too. */
+static lw_status binding_stage(lw_rt_device *device, lw_rt_binding *binding, size_t bytes) {
+  if (binding->staging != NULL) return LW_OK;
+  void *zeros = NULL;
+  LW_TRY(device->backend->alloc(device, bytes, &binding->staging));
+  lw_status status = lw__mem_resize(&zeros, bytes);
+  if (status == LW_OK) {
+    memset(zeros, 0, bytes);
+    status = device->backend->upload(device, binding->staging, zeros, bytes);
+  }
+  lw__mem_free(zeros);
+  if (status == LW_OK) return LW_OK;
+  device->backend->free(device, binding->staging);
+  binding->staging = NULL;
+  return status;
+}
+
 static lw_status bind(lw_rt_context *context, lw_rt_binding *binding, const lw_rt_io *io,
                       void *data, size_t bytes, bool on_device) {
   lw_rt_device *device = context->program->device;
-  if (bytes != io->bytes || (data == NULL && bytes != 0)) return LW_STATUS_USAGE;
+  if (bytes > io->bytes || (data == NULL && bytes != 0)) return LW_STATUS_USAGE;
   if (atomic_load(&context->busy)) return LW_STATUS_USAGE;
   if (device->backend->host_memory) on_device = true;
-  bool stage = bytes != 0 && (!on_device || (uintptr_t)data % LW_RT_IO_ALIGN_BYTES != 0);
-  if (stage && binding->staging == NULL) {
-    LW_TRY(device->backend->alloc(device, bytes, &binding->staging));
-  }
+  bool misplaced = !on_device || (uintptr_t)data % LW_RT_IO_ALIGN_BYTES != 0;
+  bool stage = io->bytes != 0 && (misplaced || bytes != io->bytes);
+  if (stage) LW_TRY(binding_stage(device, binding, (size_t)io->bytes));
   binding->data = data;
+  binding->bytes = bytes;
   binding->address = stage ? binding->staging : data;
-  binding->on_device = on_device;
+  binding->on_device = on_device || bytes == 0;
   binding->bound = true;
   context->stale = true;
   return LW_OK;
 }
 
+lw_status lw__rt_bind_rows(lw_rt_context *context, bool input, uint32_t index, void *data,
+                           size_t bytes, bool on_device) {
+  const lw_rt_program *program = context->program;
+  if (index >= (input ? program->input_count : program->output_count)) return LW_STATUS_USAGE;
+  lw_rt_binding *binding = input ? &context->inputs[index] : &context->outputs[index];
+  const lw_rt_io *io = input ? &program->inputs[index] : &program->outputs[index];
+  return bind(context, binding, io, data, bytes, on_device);
+}
+
 lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes,
                             bool on_device) {
   if (index >= context->program->input_count) return LW_STATUS_USAGE;
+  if (bytes != context->program->inputs[index].bytes) return LW_STATUS_USAGE;
   /* Inputs are never written: the verifier refuses plans that would. */
   void *readable = (void *)(uintptr_t)data;
-  return bind(context, &context->inputs[index], &context->program->inputs[index], readable, bytes,
-              on_device);
+  return lw__rt_bind_rows(context, true, index, readable, bytes, on_device);
 }
 
 lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes,
                              bool on_device) {
   if (index >= context->program->output_count) return LW_STATUS_USAGE;
-  return bind(context, &context->outputs[index], &context->program->outputs[index], data, bytes,
-              on_device);
+  if (bytes != context->program->outputs[index].bytes) return LW_STATUS_USAGE;
+  return lw__rt_bind_rows(context, false, index, data, bytes, on_device);
 }
 
 static lw_status check_bound(const lw_rt_binding *bindings, const lw_rt_io *ios, uint32_t count,
@@ -335,10 +366,11 @@ static lw_status check_bound(const lw_rt_binding *bindings, const lw_rt_io *ios,
 /* Binds are looked at, addresses refreshed, and the run's staging copies counted. */
 static lw_status context_prepare(lw_rt_context *context, lw_diag *diag) {
   lw_rt_program *program = context->program;
-  if (!context->stale) return LW_OK;
+  if (!context->stale && context->arena_base == context->arena->base) return LW_OK;
   LW_TRY(check_bound(context->inputs, program->inputs, program->input_count, "input", diag));
   LW_TRY(check_bound(context->outputs, program->outputs, program->output_count, "output", diag));
-  resolve_slots(program, &program->run, context->arena, context->inputs, context->outputs,
+  context->arena_base = context->arena->base;
+  resolve_slots(program, &program->run, context->arena_base, context->inputs, context->outputs,
                 context->slots);
   context->stats.staging_copies = 0;
   for (uint32_t i = 0; i < program->input_count; i++) {
@@ -370,6 +402,7 @@ lw_status lw__rt_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
   LW_TRY(context_take(context, diag));
   lw_status status = context_prepare(context, diag);
   if (status == LW_OK) {
+    context->arena->in_streams = true;
     status = context->program->device->backend->context_enqueue(context, stream, diag);
   }
   atomic_store(&context->busy, false);

@@ -25,6 +25,8 @@ typedef struct lw_rt_buffer {
   lw_buffer_kind kind;
   uint32_t index;
   uint64_t offset, bytes;
+  lw_hash identity; /* WEIGHT, DERIVED: what is in it (weights.c) */
+  void *home;       /* WEIGHT, DERIVED: on the device */
 } lw_rt_buffer;
 
 /* A slot is the address of one buffer argument; a context holds the addresses, the program says
@@ -75,8 +77,18 @@ struct lw_rt_device {
   char name[128];
 };
 
+struct lw_rt_arena {
+  lw_rt_device *device;
+  atomic_uint references;
+  void *base; /* on the device; NULL: empty */
+  uint64_t bytes;
+  bool in_streams;        /* somebody else's streams may still use it: outgrown blocks are kept */
+  LW_VEC(void *) retired;
+};
+
 struct lw_rt_program {
   lw_rt_device *device;
+  lw_rt_program *base; /* whose weights it may use; NULL: none */
   void *state;
   atomic_uint references;
   lw_arena arena;
@@ -88,7 +100,8 @@ struct lw_rt_program {
   uint32_t input_count, output_count;
   lw_rt_segment init, run;
   uint64_t arena_bytes, weight_bytes;
-  void *weights;      /* on the device */
+  uint64_t own_weight_bytes; /* without those of |base| */
+  void *weights;             /* on the device: the own ones */
   lw_rt_stats counts; /* what one run does */
 };
 
@@ -96,6 +109,7 @@ typedef struct lw_rt_binding {
   void *data;    /* the caller's */
   void *address; /* what kernels see: |data| or |staging| */
   void *staging; /* device memory of the context, made when first needed */
+  size_t bytes;  /* of |data|: fewer than the whole when rows are missing at the end */
   bool bound, on_device;
 } lw_rt_binding;
 
@@ -107,12 +121,14 @@ struct lw_rt_context {
   bool stale; /* a binding changed since |slots| were computed */
   lw_rt_binding *inputs, *outputs;
   void **slots;
-  void *arena; /* on the device */
+  lw_rt_arena *arena;
+  void *arena_base; /* that |slots| were computed with */
+  int priority;
   lw_rt_stats stats;
 };
 
 static inline bool lw__rt_binding_staged(const lw_rt_binding *binding) {
-  return binding->bound && binding->address != binding->data;
+  return binding->bound && binding->bytes != 0 && binding->address != binding->data;
 }
 
 /* All addresses are device addresses. Functions that fail explain themselves in |diag| and leave
@@ -152,6 +168,14 @@ void lw__rt_host_free(void *ptr);
 /* "step 3 (conv1): " and the kernel's name, for messages about one step. */
 void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
                           lw_text *out);
+
+/* arena.c: at least |bytes|; a new base when it has to grow. No run that uses it may be in flight.
+ */
+lw_status lw__rt_arena_reserve(lw_rt_arena *arena, uint64_t bytes) LW_MUST_CHECK;
+/* weights.c: gives every weight and derived buffer its home and uploads the weights. Steps of the
+ * init program that the base has done already are dropped. */
+lw_status lw__rt_weights_load(lw_rt_program *program, const lw_plan *plan,
+                              lw_diag *diag) LW_MUST_CHECK;
 
 /* flatten.c: copies what running needs out of |plan| into |program|, checking every id and range on
  * the way. */

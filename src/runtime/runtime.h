@@ -23,6 +23,7 @@ typedef struct lw_rt_device_options {
 } lw_rt_device_options;
 lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag,
                              lw_rt_device **out) LW_MUST_CHECK;
+void lw__rt_device_retain(lw_rt_device *device);
 void lw__rt_device_release(lw_rt_device *device);
 typedef struct lw_rt_device_info {
   const char *kind; /* "cpu", "cuda", "null" */
@@ -38,22 +39,45 @@ void lw__rt_device_info(const lw_rt_device *device, lw_rt_device_info *out);
  * target. */
 lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
                               lw_rt_program **out) LW_MUST_CHECK;
+/* The same on the device of |base|, whose plan must be alive, too: weights that are the same bytes
+ * in memory in both plans, and what both derive from them in the same way, are on the device once.
+ * |base| itself must have been loaded without a base; it is retained. */
+lw_status lw__rt_program_load_beside(lw_rt_program *base, const lw_plan *plan, lw_diag *diag,
+                                     lw_rt_program **out) LW_MUST_CHECK;
 void lw__rt_program_release(lw_rt_program *program);
 
+/* Working memory on a device for several contexts that never run at the same time: it grows to what
+ * the largest of them needs, and then those made before find its new place by themselves. */
+typedef struct lw_rt_arena lw_rt_arena; /* retained by contexts */
+lw_status lw__rt_arena_create(lw_rt_device *device, lw_rt_arena **out) LW_MUST_CHECK;
+void lw__rt_arena_release(lw_rt_arena *arena);
+uint64_t lw__rt_arena_bytes(const lw_rt_arena *arena);
+
+typedef struct lw_rt_context_options {
+  lw_rt_arena *arena; /* NULL: one of its own */
+  int priority;       /* of the context's stream, where streams have one: below 0 is before 0 */
+} lw_rt_context_options;
 lw_status lw__rt_context_create(lw_rt_program *program, lw_diag *diag,
                                 lw_rt_context **out) LW_MUST_CHECK;
+lw_status lw__rt_context_create_with(lw_rt_program *program, const lw_rt_context_options *options,
+                                     lw_diag *diag, lw_rt_context **out) LW_MUST_CHECK;
 void lw__rt_context_destroy(lw_rt_context *context);
 
 /* Binding: device memory (|on_device|; for the CPU device the same as host memory) is used in
  * place, contiguous row-major. Kernels may rely on 16-byte alignment of every input and output, so
  * memory that is less aligned is staged, too: copied on the device around the run. |bytes| must be
- * the exact size; |data| may be NULL when it is 0. Host memory on a CUDA device is staged: copied
- * before and after the run. The context never owns bound memory. An output or input that is not
- * bound when a run starts is LW_STATUS_USAGE naming it. */
+ * the exact size; |data| may be NULL when it is 0. Host memory on a CUDA device is
+ * staged: copied before and after the run. The context never owns bound memory. An output or input
+ * that is not bound when a run starts is LW_STATUS_USAGE naming it. */
 lw_status lw__rt_bind_input(lw_rt_context *context, uint32_t index, const void *data, size_t bytes,
                             bool on_device) LW_MUST_CHECK;
 lw_status lw__rt_bind_output(lw_rt_context *context, uint32_t index, void *data, size_t bytes,
                              bool on_device) LW_MUST_CHECK;
+
+/* The same for the first |bytes| of an input or output: the rest are rows that nobody wants. They
+ * are computed in staging memory from anything, at first zeros. */
+lw_status lw__rt_bind_rows(lw_rt_context *context, bool input, uint32_t index, void *data,
+                           size_t bytes, bool on_device) LW_MUST_CHECK;
 
 /* Runs and waits. On CUDA with memory on the device, the run begins after what the legacy default
  * stream holds; work in other streams that touches bound memory must have finished. */

@@ -174,14 +174,14 @@ static lw_status cpu_run(lw_rt_context *context, lw_diag *diag) {
   for (uint32_t i = 0; i < program->input_count; i++) {
     const lw_rt_binding *input = &context->inputs[i];
     if (lw__rt_binding_staged(input)) {
-      memcpy(input->address, input->data, (size_t)program->inputs[i].bytes);
+      memcpy(input->address, input->data, input->bytes);
     }
   }
   cpu_run_segment(program, &program->run, context->slots);
   for (uint32_t i = 0; i < program->output_count; i++) {
     const lw_rt_binding *output = &context->outputs[i];
     if (lw__rt_binding_staged(output)) {
-      memcpy(output->data, output->address, (size_t)program->outputs[i].bytes);
+      memcpy(output->data, output->address, output->bytes);
     }
   }
   context->stats.last_device_ns = lw__now_ns() - start;

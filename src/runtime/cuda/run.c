@@ -65,7 +65,7 @@ static lw_status run_stage_inputs(lw_rt_context *context, lw_cu_stream stream, l
   for (uint32_t i = 0; i < program->input_count; i++) {
     const lw_rt_binding *input = &context->inputs[i];
     if (!lw__rt_binding_staged(input)) continue;
-    size_t bytes = (size_t)program->inputs[i].bytes;
+    size_t bytes = input->bytes;
     lw_cu_address to = run_address(input->address);
     int result = input->on_device ? gpu->driver.copy(to, run_address(input->data), bytes, stream)
                                   : gpu->driver.copy_in(to, input->data, bytes, stream);
@@ -80,7 +80,7 @@ static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, 
   for (uint32_t i = 0; i < program->output_count; i++) {
     const lw_rt_binding *output = &context->outputs[i];
     if (!lw__rt_binding_staged(output)) continue;
-    size_t bytes = (size_t)program->outputs[i].bytes;
+    size_t bytes = output->bytes;
     lw_cu_address from = run_address(output->address);
     int result = output->on_device
                      ? gpu->driver.copy(run_address(output->data), from, bytes, stream)
