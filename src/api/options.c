@@ -8,6 +8,9 @@
 
 #define OPTION_MAX_THREADS 4096
 #define OPTION_MAX_EXTENT INT32_MAX
+#define OPTION_MAX_RUNGS 256 /* of one ladder */
+#define OPTION_MAX_SHAPES 65536
+#define OPTION_SHAPES 16
 
 typedef struct option_row option_row;
 /* Reads |value| into the options; false leaves them as they are: the value does not fit. */
@@ -156,23 +159,98 @@ static bool split_named(const char *value, size_t *out_length, const char **out_
   return true;
 }
 
+/* The name has one meaning at most: the last one given. */
+static void forget_dim(lw_options *options, const char *name) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < options->dims.count; i++) {
+    if (strcmp(options->dims.data[i].name, name) == 0) continue;
+    options->dims.data[kept++] = options->dims.data[i];
+  }
+  options->dims.count = kept;
+  kept = 0;
+  for (uint32_t i = 0; i < options->ladders.count; i++) {
+    if (strcmp(options->ladders.data[i].name, name) == 0) continue;
+    options->ladders.data[kept++] = options->ladders.data[i];
+  }
+  options->ladders.count = kept;
+}
+
+/* "8" or "8:64", which is 8 and its doubles below 64, and 64. */
+static bool parse_rungs(const char *text, size_t length, int64_t *sizes, uint32_t *count) {
+  char buffer[48];
+  int64_t lo, hi;
+  if (length >= sizeof buffer) return false;
+  memcpy(buffer, text, length);
+  buffer[length] = '\0';
+  char *colon = strchr(buffer, ':');
+  if (colon != NULL) *colon = '\0';
+  if (!parse_number(buffer, OPTION_MAX_EXTENT, &lo) || lo < 1) return false;
+  hi = lo;
+  if (colon != NULL && !parse_number(colon + 1, OPTION_MAX_EXTENT, &hi)) return false;
+  if (hi < lo) return false;
+  for (int64_t size = lo; size < hi && *count < OPTION_MAX_RUNGS; size *= 2) {
+    sizes[(*count)++] = size;
+  }
+  if (*count >= OPTION_MAX_RUNGS) return false;
+  sizes[(*count)++] = hi;
+  return true;
+}
+
+static int compare_rungs(const void *a, const void *b) {
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+static lw_status read_ladder(lw_options *options, const char *rungs, lw_ladder *ladder,
+                             bool *out_fits) {
+  int64_t sizes[OPTION_MAX_RUNGS];
+  uint32_t count = 0, kept = 0;
+  ladder->automatic = strcmp(rungs, "auto") == 0;
+  for (const char *at = rungs; !ladder->automatic; at++) {
+    size_t length = strcspn(at, ",");
+    *out_fits = parse_rungs(at, length, sizes, &count);
+    if (!*out_fits) return LW_OK;
+    at += length;
+    if (*at == '\0') break;
+  }
+  qsort(sizes, count, sizeof *sizes, compare_rungs);
+  for (uint32_t i = 0; i < count; i++) {
+    if (kept == 0 || sizes[kept - 1] != sizes[i]) sizes[kept++] = sizes[i];
+  }
+  *out_fits = true;
+  ladder->count = kept;
+  int64_t *copy;
+  LW_TRY(lw__arena_alloc(&options->arena, kept, sizeof *copy, &copy));
+  if (kept > 0) memcpy(copy, sizes, kept * sizeof *copy);
+  ladder->sizes = copy;
+  return LW_OK;
+}
+
 static lw_status read_dim(lw_options *options, const option_row *row, const char *value,
                           bool *out_fits) {
   (void)row;
   size_t length;
-  const char *rest;
+  const char *rest, *name;
   lw_named_dim dim;
-  *out_fits =
-      split_named(value, &length, &rest) && parse_number(rest, OPTION_MAX_EXTENT, &dim.value);
+  lw_ladder ladder = {0};
+  *out_fits = false;
+  if (!split_named(value, &length, &rest)) return LW_OK;
+  bool number = parse_number(rest, OPTION_MAX_EXTENT, &dim.value);
+  *out_fits = number;
+  if (!number) LW_TRY(read_ladder(options, rest, &ladder, out_fits));
   if (!*out_fits) return LW_OK;
-  LW_TRY(lw__arena_strndup(&options->arena, value, length, &dim.name));
-  for (uint32_t i = 0; i < options->dims.count; i++) {
-    if (strcmp(options->dims.data[i].name, dim.name) == 0) {
-      options->dims.data[i] = dim;
-      return LW_OK;
-    }
-  }
-  return lw_vec_push(&options->dims, dim);
+  LW_TRY(lw__arena_strndup(&options->arena, value, length, &name));
+  dim.name = ladder.name = name;
+  forget_dim(options, name);
+  return number ? lw_vec_push(&options->dims, dim) : lw_vec_push(&options->ladders, ladder);
+}
+
+static lw_status read_max_shapes(lw_options *options, const option_row *row, const char *value,
+                                 bool *out_fits) {
+  int64_t most = 0;
+  *out_fits = parse_number(value, OPTION_MAX_SHAPES, &most) && most >= 1;
+  if (*out_fits) *(uint32_t *)option_member(options, row) = (uint32_t)most;
+  return LW_OK;
 }
 
 static bool is_separator(char c) {
@@ -229,7 +307,10 @@ static const option_row option_rows[] = {
     {"forbid", read_list, MEMBER(forbid), "fusion ids (f and hexadecimal digits), comma separated"},
     {"policy", read_policy, MEMBER(policy), "conservative, classic or opt-in"},
     {"threads", read_threads, MEMBER(threads), "a number from 0 (all cores) to 4096"},
-    {"dim", read_dim, 0, "NAME=N, the name of a symbolic dimension and its extent"},
+    {"dim", read_dim, 0,
+     "NAME=N, the name of a symbolic dimension and its extent, or NAME=1,2,8:64 or NAME=auto, the "
+     "sizes it is compiled for"},
+    {"max_shapes", read_max_shapes, MEMBER(max_shapes), "a number from 1 to 65536"},
     {"shape", read_shape, 0, "INPUT=2x3x64x64, the name of an input and its shape"},
     {"channels_last", read_switch, MEMBER(channels_last), "on or off"},
     {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing"},
@@ -256,6 +337,24 @@ static lw_status option_unknown(lw_options *options, const char *name) {
   return LW_STATUS_USAGE;
 }
 
+static lw_status option_remember(lw_options *options, const char *name, const char *value) {
+  lw_option_set set = {.name = name}; /* of the table */
+  LW_TRY(option_keep(options, value, &set.value));
+  return lw_vec_push(&options->history, set);
+}
+
+lw_status lw__options_clone(const lw_options *options, lw_options **out) {
+  LW_TRY(lw_options_create(out));
+  lw_status status = LW_OK;
+  for (uint32_t i = 0; i < options->history.count && status == LW_OK; i++) {
+    status = lw_options_set(*out, options->history.data[i].name, options->history.data[i].value);
+  }
+  if (status == LW_OK) return LW_OK;
+  lw_options_destroy(*out);
+  *out = NULL;
+  return status;
+}
+
 lw_status lw_options_set(lw_options *options, const char *name, const char *value) {
   if (options == NULL) return LW_STATUS_USAGE;
   lw__text_clear(&options->error);
@@ -267,7 +366,7 @@ lw_status lw_options_set(lw_options *options, const char *name, const char *valu
   if (row == NULL) return option_unknown(options, name);
   bool fits = false;
   LW_TRY(row->read(options, row, value, &fits));
-  if (fits) return LW_OK;
+  if (fits) return option_remember(options, row->name, value);
   if (options->error.len > 0) return LW_STATUS_USAGE; /* the reader had more to say */
   lw__text_add(&options->error, "option '%s' cannot be '%s'; it takes %s", name, value,
                row->allowed);
@@ -280,7 +379,7 @@ lw_status lw_options_create(lw_options **out_options) {
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_options)));
   lw_options *options = memory;
-  *options = (lw_options){.device = "auto", .fuse = true};
+  *options = (lw_options){.device = "auto", .fuse = true, .max_shapes = OPTION_SHAPES};
   *out_options = options;
   return LW_OK;
 }
@@ -290,6 +389,8 @@ void lw_options_destroy(lw_options *options) {
   lw_vec_free(&options->force);
   lw_vec_free(&options->forbid);
   lw_vec_free(&options->dims);
+  lw_vec_free(&options->ladders);
+  lw_vec_free(&options->history);
   lw_vec_free(&options->shapes);
   lw_vec_free(&options->dump_steps);
   lw__text_deinit(&options->error);

@@ -19,6 +19,19 @@ typedef struct lw_named_shape {
   int64_t dims[LW_MAX_RANK];
 } lw_named_shape;
 
+/* Sizes that a dimension is compiled for, ascending; a run takes the smallest that is large
+ * enough. */
+typedef struct lw_ladder {
+  const char *name;
+  const int64_t *sizes;
+  uint32_t count;
+  bool automatic; /* powers of two without an end; |sizes| is empty */
+} lw_ladder;
+
+typedef struct lw_option_set { /* one successful lw_options_set */
+  const char *name, *value;
+} lw_option_set;
+
 typedef LW_VEC(const char *) lw_name_list;
 
 struct lw_options {
@@ -31,11 +44,17 @@ struct lw_options {
   uint32_t threads; /* 0: all cores */
   lw_name_list force, forbid;
   LW_VEC(lw_named_dim) dims;
+  LW_VEC(lw_ladder) ladders;
+  uint32_t max_shapes; /* most shapes of a model that stay compiled */
   LW_VEC(lw_named_shape) shapes;
   lw_name_list dump_steps;  /* without "after:" */
   const char *cache_folder; /* NULL: nothing on disk */
   const char *cc, *path, *nvrtc, *cuda; /* NULL: not given */
+  LW_VEC(lw_option_set) history;
 };
+
+/* Options that the same calls were made on. */
+lw_status lw__options_clone(const lw_options *options, lw_options **out) LW_MUST_CHECK;
 
 /* Reads "2x3x64x64"; commas, blanks and brackets are taken too, "" is a scalar. False: no shape. */
 bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims);
