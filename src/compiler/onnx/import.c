@@ -519,6 +519,7 @@ lw_status lw__import_run(lw_import *im, lw_str bytes) {
 void lw__import_deinit(lw_import *im) {
   lw__tensor_files_deinit(&im->files);
   lw__contents_deinit(&im->contents);
+  lw__contents_deinit(&im->given);
   lw_vec_free(&im->bindings);
   lw_vec_free(&im->symbols);
   lw_vec_free(&im->findings);

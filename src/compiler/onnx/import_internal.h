@@ -69,6 +69,7 @@ struct lw_import {
   lw_import_limits limits;
   lw_tensor_files files;
   lw_contents contents;
+  lw_contents given; /* the same with the values that the caller gave; filled when first needed */
   LW_VEC(lw_binding) bindings;
   LW_VEC(lw_import_symbol) symbols;
   LW_VEC(lw_import_finding) findings;
@@ -129,6 +130,12 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
 void lw__import_list_symbols(const lw_graph *graph, lw_text *out);
 /* The sequence that |value| stands for; NULL for tensors. */
 const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id value);
+
+/* ---- given.c: values of graph inputs that the caller told -------------------------------------*/
+/* Contents that tell |value|: those of the model alone, else those with the given values, whose use
+ * is noted; NULL when neither do. */
+lw_status lw__import_contents(lw_import *im, lw_value_id value,
+                              const lw_contents **out) LW_MUST_CHECK;
 
 /* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------*/
 lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;

@@ -20,6 +20,7 @@ static void control_both(lw_call *c, const lw_proto_graph *yes, const lw_proto_g
   if (lw__call_ok(c) && lw__shape_numel(&shape) != 1)
     lw__call_invalid(c, "its condition must be one value");
   if (a == NULL || b == NULL) return;
+  double decided;
   lw_value_id condition = lw__b_reshape(c, lw__call_in(c, 0), &scalar);
   lw__call_inline(c, yes, NULL, 0, a, c->out_count);
   lw__call_inline(c, no, NULL, 0, b, c->out_count);
@@ -27,6 +28,10 @@ static void control_both(lw_call *c, const lw_proto_graph *yes, const lw_proto_g
     lw_shape sa = lw__b_shape(c, a[i]), sb = lw__b_shape(c, b[i]);
     if (lw__b_dtype(c, a[i]) != lw__b_dtype(c, b[i]) || !lw__shape_eq(c->graph, &sa, &sb) ||
         lw__import_sequence(c->im, a[i]) != NULL) {
+      if (lw__call_decided_scalar(c, condition, &decided)) {
+        lw__call_out(c, i, decided != 0 ? a[i] : b[i]);
+        continue;
+      }
       lw__call_unsupported(
           c, "a condition that is computed from data, with branches of different shapes");
       return;
@@ -103,7 +108,7 @@ static lw_value_id control_stack(lw_call *c, const lw_control_loop *loop, uint32
 /* True or false; anything else cannot be unrolled. */
 static bool control_goes_on(lw_call *c, lw_value_id condition) {
   double known = 1;
-  if (condition != LW_NONE && lw__call_ok(c) && !lw__call_known_scalar(c, condition, &known)) {
+  if (condition != LW_NONE && lw__call_ok(c) && !lw__call_decided_scalar(c, condition, &known)) {
     lw__call_unsupported(c, "a loop whose end is computed from data");
   }
   return lw__call_ok(c) && known != 0;
