@@ -1,12 +1,17 @@
-"""The C library: finding it, and its functions and structures as ctypes knows them (lawson/lawson.h)."""
+"""The C library: finding it, and its functions and structures as ctypes knows them
+(lawson/lawson.h, and from lawson/tools.h what a model is without compiling it and memory)."""
+from __future__ import annotations
+
 import ctypes
 import glob
 import os
+from typing import Iterator, Optional
 
 MAX_RANK = 12
 
 STATUS_NAMES = {1: "check failed", 2: "usage", 3: "model invalid", 4: "unsupported",
                 5: "device failed", 6: "out of memory", 7: "not found", 8: "io", 9: "internal"}
+USAGE, MODEL_INVALID, UNSUPPORTED, OUT_OF_MEMORY = 2, 3, 4, 6
 
 # Numbers of lw_dtype.
 DTYPES = ["none", "bool", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "f16", "bf16",
@@ -17,7 +22,9 @@ class Error(Exception):
     """A call of the library failed. `status` is its lw_status, which is also the command line's exit
     code from 1 to 6."""
 
-    def __init__(self, status, message):
+    status: int
+
+    def __init__(self, status: int, message: str) -> None:
         super().__init__(message or STATUS_NAMES.get(status, f"status {status}"))
         self.status = status
 
@@ -38,6 +45,27 @@ class StatsC(ctypes.Structure):
         "kernels", "library_calls", "copies", "fills", "staging_copies", "arena_bytes",
         "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")]
         + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double)])
+
+
+class PortC(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_char_p) for name in ("name", "type", "shape")]
+
+
+class SummaryC(ctypes.Structure):
+    _fields_ = [("producer", ctypes.c_char_p), ("producer_version", ctypes.c_char_p),
+                ("graph_name", ctypes.c_char_p), ("ir_version", ctypes.c_int64),
+                ("opsets", ctypes.c_void_p),
+                ("inputs", ctypes.POINTER(PortC)), ("outputs", ctypes.POINTER(PortC)),
+                ("operators", ctypes.c_void_p), ("unsupported", ctypes.c_void_p),
+                *[(name, ctypes.c_uint32) for name in (
+                    "opset_count", "input_count", "output_count", "operator_count",
+                    "unsupported_count", "function_count", "node_count", "initializer_count")],
+                ("initializer_bytes", ctypes.c_uint64), ("status", ctypes.c_int),
+                ("problem", ctypes.c_char_p)]
+
+
+class ReasonC(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char * 2048)]
 
 
 _VOID_P, _STR, _SIZE = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t
@@ -65,12 +93,20 @@ _FUNCTIONS = {
     "lw_context_enqueue": (ctypes.c_int, [_VOID_P, _VOID_P]),
     "lw_context_error": (_STR, [_VOID_P]),
     "lw_context_stats": (None, [_VOID_P, ctypes.POINTER(StatsC)]),
+    "lw_tools_inspect": (ctypes.c_int, [_STR, _VOID_P, ctypes.POINTER(ctypes.POINTER(SummaryC)),
+                                        ctypes.POINTER(ReasonC)]),
+    "lw_tools_summary_destroy": (None, [ctypes.POINTER(SummaryC)]),
+    "lw_tools_device_open": (ctypes.c_int, [_VOID_P, _OUT, ctypes.POINTER(ReasonC)]),
+    "lw_tools_device_close": (None, [_VOID_P]),
+    "lw_tools_alloc": (ctypes.c_int, [_VOID_P, _SIZE, _OUT]),
+    "lw_tools_free": (None, [_VOID_P, _VOID_P]),
+    "lw_tools_download": (ctypes.c_int, [_VOID_P, _VOID_P, _VOID_P, _SIZE]),
 }
 
-_library = None
+_library: Optional[ctypes.CDLL] = None
 
 
-def _candidates():
+def _candidates() -> Iterator[str]:
     """Paths and names to try, best first."""
     given = os.environ.get("LAWSON_LIBRARY")
     if given:
@@ -86,7 +122,7 @@ def _candidates():
     yield from ("liblawson.so.0", "liblawson.so")
 
 
-def _open():
+def _open() -> ctypes.CDLL:
     problems = []
     for path in _candidates():
         try:
@@ -97,7 +133,7 @@ def _open():
                 + "; ".join(problems[:3]) + ")")
 
 
-def library():
+def library() -> ctypes.CDLL:
     """The loaded library, its functions declared."""
     global _library
     if _library is None:
@@ -109,6 +145,10 @@ def library():
     return _library
 
 
-def version():
+def text(raw: Optional[bytes]) -> str:
+    return (raw or b"").decode(errors="replace")
+
+
+def version() -> str:
     """The library's version, "0.1.0"."""
-    return library().lw_version().decode()
+    return text(library().lw_version())

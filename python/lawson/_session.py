@@ -1,237 +1,413 @@
-"""Session: one model on one device, with one context to run it."""
+"""Session: one network on one device, and what is bound to it."""
+from __future__ import annotations
+
 import collections
 import collections.abc
-import ctypes
 import json
 import operator
 import os
+import tempfile
+import threading
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _tensor
-from ._library import DTYPES, Error, StatsC, library
+from ._library import USAGE, Error
+from ._model import (Context, Model, Option, Summary, TensorInfo, cache_folder,
+                     environment_options, inspect, shape_option)
+from ._tensor import Tensor, View
 
-_USAGE = 2
-
-TensorInfo = collections.namedtuple("TensorInfo", "name dtype shape")
-TensorInfo.__doc__ = """An input or output: its name, element type ("f32", "i64", "bf16" ...) and shape."""
-
-# Variables of the environment that become options, as on the command line.
-_ENVIRONMENT = (("CC", "cc"), ("LW_CC", "cc"), ("LAWSON_NVRTC", "nvrtc"), ("LAWSON_CUDA", "cuda"))
-
-
-def _cache_folder():
-    """$LAWSON_CACHE, else $XDG_CACHE_HOME/lawson, else ~/.cache/lawson."""
-    folder = os.environ.get("LAWSON_CACHE")
-    if folder is not None:
-        return "" if folder == "off" else folder
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    try:
-        os.makedirs(base, mode=0o700, exist_ok=True)
-    except OSError:
-        return ""
-    return os.path.join(base, "lawson")
-
-
-def _text(value):
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    return str(value)
+Key = Union[int, str]
 
 
 class Session:
-    """A model, compiled, with everything it needs to run.
+    """A network, compiled, with everything it needs to run.
 
-    path           an ONNX file
+    model          an ONNX file's name, or the bytes of one
     device         "auto", "cpu", "cuda", "cuda:N" or "null"
     channels_last  4-D inputs and outputs are stored NHWC (shapes stay NCHW)
     dims           {"batch": 2}: extents of symbolic dimensions
     shapes         {"x": (2, 3, 64, 64)}: shapes of inputs
     cache          folder where kernels are kept; "" keeps none
+    shapes_kept    for how many shapes of its inputs a network with open dimensions stays compiled
     options        further options of the library by name: fuse=False, threads=4, policy="classic"
 
-    One session runs one inference at a time; use one per thread.
+    Dimensions that stay open are bound by the shapes of the inputs of each run: it is compiled for
+    shapes that it has not seen.
+
+    One run at a time: run() waits for its turn, other threads may use sessions of their own.
     """
 
-    def __init__(self, path, device="auto", channels_last=False, dims=None, shapes=None,
-                 cache=None, **options):
-        self._model = self._context = None
-        if isinstance(path, (bytes, bytearray, memoryview)):
-            raise TypeError("path is the name of an ONNX file, not the bytes of a model: write "
-                            "them to a file first")
-        self.path = os.fspath(path)
-        self._library = library()
-        pairs = [("cache", _cache_folder() if cache is None else cache),
-                 ("path", os.environ.get("PATH", ""))]
-        for variable, name in _ENVIRONMENT:
-            value = os.environ.get(variable)
-            if value:
-                pairs.append((name, value))
-        pairs += [("device", device), ("channels_last", bool(channels_last))]
-        pairs += [("dim", f"{name}={extent}") for name, extent in (dims or {}).items()]
-        pairs += [("shape", f"{name}=" + "x".join(map(str, shape)))
-                  for name, shape in (shapes or {}).items()]
-        pairs += list(options.items())
-        self._load(self.path, pairs)
-        self._create_context()
-        self.inputs = self._infos(self._library.lw_model_input_count,
-                                  self._library.lw_model_input)
-        self.outputs = self._infos(self._library.lw_model_output_count,
-                                   self._library.lw_model_output)
-        self._bound = {}  # what the context points into must stay alive
+    def __init__(self, model: Union[str, "os.PathLike[str]", bytes], device: str = "auto",
+                 channels_last: bool = False, dims: Optional[Mapping[str, int]] = None,
+                 shapes: Optional[Mapping[str, Sequence[int]]] = None,
+                 cache: Optional[str] = None, shapes_kept: int = 8, **options: Any) -> None:
+        self._file: Any = None
+        self._contexts: "collections.OrderedDict[Tuple[Any, ...], Context]" = (
+            collections.OrderedDict())
+        self._closed = False
+        self._bound: Dict[Tuple[bool, int], View] = {}
+        self._latest: Optional[Context] = None
+        self._lock = threading.RLock()
+        if isinstance(model, (bytes, bytearray, memoryview)):
+            self._file = tempfile.NamedTemporaryFile(prefix="lawson-", suffix=".onnx")
+            self._file.write(model)
+            self._file.flush()
+            self.path: str = self._file.name
+        else:
+            self.path = os.fspath(model)
+        self._wanted_device = device
+        self._shapes_kept = max(int(shapes_kept), 1)
+        self._options: List[Option] = [("cache", cache_folder() if cache is None else cache)]
+        self._options += environment_options()
+        self._options += [("device", device), ("channels_last", bool(channels_last))]
+        self._options += [("dim", f"{name}={extent}") for name, extent in (dims or {}).items()]
+        self._options += [shape_option(name, shape) for name, shape in (shapes or {}).items()]
+        self._options += list(options.items())
+        self.inputs, self.outputs = self._load()
 
-    def _load(self, path, pairs):
-        lib, made, model = self._library, ctypes.c_void_p(), ctypes.c_void_p()
-        if lib.lw_options_create(ctypes.byref(made)):
-            raise Error(6, "out of memory")
+    def _load(self) -> Tuple[List[TensorInfo], List[TensorInfo]]:
+        """Compiles, unless dimensions are open; what the ports are."""
         try:
-            for name, value in pairs:
-                status = lib.lw_options_set(made, name.encode(), _text(value).encode())
-                if status:
-                    raise Error(status, lib.lw_options_error(made).decode(errors="replace"))
-            status = lib.lw_model_load(os.fsencode(path), made, ctypes.byref(model))
-        finally:
-            lib.lw_options_destroy(made)
-        self._model = model
-        if status:
-            text = lib.lw_model_error(model).decode(errors="replace")
-            if text.startswith("symbolic dimensions"):
-                text += "; give them as dims={name: extent} or shapes={input: (2, 3, ...)}"
-            raise Error(status, text)
+            model = Model(self.path, self._options)
+        except Error as error:
+            if error.status != USAGE:
+                raise
+            summary = inspect(self.path, self._options)
+            if not self._is_open(summary):
+                raise
+            return summary.inputs, summary.outputs
+        self._latest = self._contexts[()] = Context(model)
+        self._let_file_go()
+        return model.inputs, model.outputs
 
-    def __repr__(self):
-        ports = [", ".join(f"{i.name}: {i.dtype}{list(i.shape)}" for i in infos)
+    @staticmethod
+    def _is_open(summary: Summary) -> bool:
+        """Whether all that keeps it from being compiled is that inputs have open dimensions. What is
+        said of an option ("--dim batch=2: ...") is a mistake of the caller's."""
+        wrong_option = summary.status == USAGE and summary.problem.startswith("--")
+        return (summary.status in (0, USAGE) and not wrong_option
+                and any(info.is_open for info in summary.inputs))
+
+    def _let_file_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # ---- contexts for shapes ----
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise Error(USAGE, "the session is closed")
+
+    def _context(self, views: Mapping[int, View]) -> Context:
+        """The context for the shapes of these inputs, compiled when it is not there."""
+        if () in self._contexts:
+            return self._contexts[()]
+        missing = [info.name for i, info in enumerate(self.inputs) if i not in views]
+        if missing:
+            raise Error(USAGE, "open dimensions are bound by the inputs, of which these are "
+                        "missing: " + ", ".join(missing))
+        key = tuple(views[i].shape for i in range(len(self.inputs)))
+        if key not in self._contexts:
+            for info, shape in zip(self.inputs, key):
+                self._require_fit(info, shape)
+            pairs = [shape_option(info.name, shape) for info, shape in zip(self.inputs, key)
+                     if info.is_open]
+            made = Context(Model(self.path, self._options + pairs))
+            while len(self._contexts) >= self._shapes_kept:
+                self._contexts.popitem(last=False)[1].close()
+            self._contexts[key] = made
+        self._contexts.move_to_end(key)
+        return self._contexts[key]
+
+    @staticmethod
+    def _require_fit(info: TensorInfo, shape: Tuple[int, ...]) -> None:
+        if len(shape) != len(info.shape) or any(
+                isinstance(want, int) and want != got for want, got in zip(info.shape, shape)):
+            raise Error(USAGE, f"input '{info.name}': {list(shape)} was given, the model has "
+                        f"{['?' if e is None else e for e in info.shape]}")
+
+    # ---- what it is ----
+
+    def __repr__(self) -> str:
+        ports = [", ".join(f"{i.name}: {i.dtype}[{', '.join(map(str, i.shape))}]" for i in infos)
                  for infos in (self.inputs, self.outputs)]
-        where = f"on {self.device}" if self._context else "closed"
+        where = "closed" if self._closed else f"on {self.device}"
         return f"<lawson.Session {self.path!r} {where}: ({ports[0]}) -> ({ports[1]})>"
 
-    def _require_open(self):
-        if not self._context:
-            raise Error(_USAGE, "the session is closed")
-
-    def _create_context(self):
-        context = ctypes.c_void_p()
-        status = self._library.lw_context_create(self._model, ctypes.byref(context))
-        self._context = context
-        self._check(status)
-
-    def _check(self, status):
-        if status:
-            raise Error(status, self._library.lw_context_error(self._context)
-                        .decode(errors="replace"))
-
-    def _infos(self, count, get):
-        infos = []
-        for i in range(count(self._model)):
-            info = get(self._model, i).contents
-            infos.append(TensorInfo((info.name or b"").decode(errors="replace"),
-                                    DTYPES[info.dtype], tuple(info.dims[:info.rank])))
-        return infos
-
     @property
-    def device(self):
-        """ "cpu", "cuda:0", "null": where the model runs."""
+    def device(self) -> str:
+        """ "cpu", "cuda:0", "null": where the model runs; while dimensions are open and nothing ran,
+        the device that was asked for."""
         self._require_open()
-        return self._library.lw_model_device(self._model).decode()
+        for context in self._contexts.values():
+            return context.model.device
+        return self._wanted_device
 
-    def _bind(self, index, array, is_input):
-        self._require_open()
-        infos = self.inputs if is_input else self.outputs
+    def get_inputs(self) -> List[TensorInfo]:
+        """The inputs, as ONNX Runtime names the call: each has `name`, `type` and `shape`."""
+        return list(self.inputs)
+
+    def get_outputs(self) -> List[TensorInfo]:
+        """The outputs, as ONNX Runtime names the call."""
+        return list(self.outputs)
+
+    # ---- bindings ----
+
+    def _index(self, key: Key, is_input: bool) -> int:
+        """The number of the port with this name or number."""
+        what, infos = ("input", self.inputs) if is_input else ("output", self.outputs)
+        if isinstance(key, str):
+            for n, info in enumerate(infos):
+                if info.name == key:
+                    return n
+            raise Error(USAGE, f"there is no {what} '{key}', the model has "
+                        + ", ".join(info.name for info in infos))
         try:
-            index = operator.index(index)
+            index = operator.index(key)
         except TypeError:
-            known = ", ".join(f"{n}: {info.name}" for n, info in enumerate(infos))
-            raise TypeError(f"an {'input' if is_input else 'output'} is bound by its number, not "
-                            f"by {index!r}; the model has {known}") from None
+            raise TypeError(f"an {what} is named by its name or number, not by {key!r}") from None
         if not 0 <= index < len(infos):
-            raise Error(_USAGE, f"there is no {'input' if is_input else 'output'} {index}, "
-                        f"the model has {len(infos)}")
+            raise Error(USAGE, f"there is no {what} {index}, the model has {len(infos)}")
+        return index
+
+    def _view(self, index: int, array: Any, is_input: bool) -> View:
+        info = (self.inputs if is_input else self.outputs)[index]
+        where = f"{'input' if is_input else 'output'} {index} ('{info.name}')"
         view = _tensor.view(array)
-        view.retype(infos[index].dtype)
         if not is_input and not view.writable:
-            raise Error(_USAGE, f"output {index}: the array is read-only")
-        if view.memory == _tensor.DEVICE:
-            wanted = self.device if self.device.startswith("cuda") else None
-            if wanted != f"cuda:{view.device_index}":
-                raise Error(_USAGE, f"{'input' if is_input else 'output'} {index} lies on "
-                            f"cuda:{view.device_index}, the model runs on {self.device}")
-        bind = (self._library.lw_context_bind_input if is_input
-                else self._library.lw_context_bind_output)
-        self._check(bind(self._context, index, ctypes.byref(view.tensor)))
-        self._bound[is_input, index] = view
+            raise Error(USAGE, f"{where}: the array is read-only")
+        return view
 
-    def bind(self, index, array):
-        """Input |index| is read from |array| (DLPack or NumPy) at every run, without a copy."""
-        self._bind(index, array, True)
+    def _bind(self, key: Key, array: Any, is_input: bool) -> None:
+        self._require_open()
+        index = self._index(key, is_input)
+        view = self._view(index, array, is_input)
+        with self._lock:
+            if () in self._contexts:  # what does not fit is said at once
+                self._contexts[()].bind(index, view, is_input)
+            self._bound[is_input, index] = view
 
-    def bind_output(self, index, array):
-        """Output |index| is written to |array| at every run, without a copy."""
-        self._bind(index, array, False)
+    def bind(self, key: Key, array: Any) -> None:
+        """The input of this name or number is read from |array| (DLPack or NumPy) at every run,
+        without a copy."""
+        self._bind(key, array, True)
 
-    def enqueue(self, stream=0):
+    def bind_output(self, key: Key, array: Any) -> None:
+        """The output of this name or number is written to |array| at every run, without a copy."""
+        self._bind(key, array, False)
+
+    def _bind_all(self, bound: Mapping[Tuple[bool, int], View]) -> Context:
+        """The context for these bindings, with all of them bound to it."""
+        context = self._context({i: view for (is_input, i), view in bound.items() if is_input})
+        for (is_input, index), view in bound.items():
+            context.bind(index, view, is_input)
+        self._latest = context
+        return context
+
+    def enqueue(self, stream: int = 0) -> None:
         """Puts one run into the CUDA stream at pointer |stream| (0: the legacy default stream) and
         returns. Everything must be bound to memory of the device. On a CPU it runs and returns."""
         self._require_open()
-        self._check(self._library.lw_context_enqueue(self._context, stream))
+        with self._lock:
+            self._bind_all(self._bound).enqueue(stream)
 
-    def run_bound(self):
+    def run_bound(self) -> None:
         """One run with what is bound; waits for its end."""
         self._require_open()
-        self._check(self._library.lw_context_run(self._context))
+        with self._lock:
+            self._bind_all(self._bound).run()
 
-    def run(self, inputs):
-        """Runs on |inputs|, a list in the model's order; returns a list of NumPy arrays."""
+    def io_binding(self) -> "IOBinding":
+        """A set of bindings of its own, for `run_with_iobinding`."""
         self._require_open()
-        if not isinstance(inputs, collections.abc.Sequence) or isinstance(inputs, (str, bytes)):
-            raise TypeError("run() takes a list of arrays in the model's order ("
-                            + ", ".join(info.name for info in self.inputs)
-                            + f"), not {type(inputs).__name__}")
-        if len(inputs) != len(self.inputs):
-            raise Error(_USAGE, f"{len(inputs)} inputs were given, the model has "
-                        f"{len(self.inputs)}")
-        results = [_tensor.numpy_empty(info.dtype, info.shape) for info in self.outputs]
-        kept = dict(self._bound)
-        for index, array in enumerate(inputs):
-            self.bind(index, array)
-        for index, array in enumerate(results):
-            self.bind_output(index, array)
-        self.run_bound()
-        # What the caller had bound before is bound again; the rest stays with this run's arrays,
-        # which live as long as the context points to them.
-        for (is_input, index), view in kept.items():
-            self._bind(index, view.owner[0] if isinstance(view.owner, tuple) else view.owner,
-                       is_input)
-        return results
+        return IOBinding(self)
 
-    def stats(self):
+    def run_with_iobinding(self, binding: "IOBinding") -> None:
+        """One run with what |binding| holds; waits for its end."""
+        self._require_open()
+        if binding.session is not self:
+            raise Error(USAGE, "the binding is of another session")
+        with self._lock:
+            binding._prepare().run()
+
+    # ---- runs ----
+
+    def _feed(self, feed: Any) -> Dict[int, Any]:
+        """Arrays by the number of their input, from a list in the model's order or a dictionary."""
+        if isinstance(feed, collections.abc.Mapping):
+            by_number = {self._index(key, True): array for key, array in feed.items()}
+        elif isinstance(feed, collections.abc.Sequence) and not isinstance(feed, (str, bytes)):
+            if len(feed) != len(self.inputs):
+                raise Error(USAGE, f"{len(feed)} inputs were given, the model has "
+                            f"{len(self.inputs)}")
+            by_number = dict(enumerate(feed))
+        else:
+            raise TypeError("run() takes a dictionary of arrays by name or a list of arrays in the "
+                            "model's order (" + ", ".join(info.name for info in self.inputs)
+                            + f"), not {type(feed).__name__}")
+        missing = [info.name for i, info in enumerate(self.inputs) if i not in by_number]
+        if missing:
+            raise Error(USAGE, "inputs are missing: " + ", ".join(missing))
+        return by_number
+
+    def run(self, output_names: Any, input_feed: Any = None) -> List[Any]:
+        """Runs and returns NumPy arrays.
+
+        run(names, feed)  in ONNX Runtime's form: a list of outputs' names, or None for all, and a
+                          dictionary of arrays by the inputs' names
+        run(feed)         all outputs; |feed| may also be a list in the model's order
+
+        Arrays are anything that speaks DLPack or NumPy's array interface.
+        """
+        self._require_open()
+        names, feed = (None, output_names) if input_feed is None else (output_names, input_feed)
+        if isinstance(names, (str, bytes)):
+            raise TypeError("the outputs are a list of names")
+        wanted = (range(len(self.outputs)) if names is None
+                  else [self._index(name, False) for name in names])
+        views = {i: self._view(i, array, True) for i, array in self._feed(feed).items()}
+        with self._lock:
+            context = self._context(views)
+            results = [_tensor.numpy_empty(info.dtype, info.known_shape())
+                       for info in context.model.outputs]
+            bound = {(True, i): view for i, view in views.items()}
+            bound.update({(False, i): _tensor.view(array) for i, array in enumerate(results)})
+            self._bind_all(bound).run()
+        return [results[i] for i in wanted]
+
+    # ---- facts ----
+
+    def _latest_context(self) -> Context:
+        self._require_open()
+        if self._latest is None:
+            raise Error(USAGE, "nothing is compiled yet: its dimensions are open until the first "
+                        "run, or give them as dims={name: extent} or shapes={input: (2, 3, ...)}")
+        return self._latest
+
+    def stats(self) -> Dict[str, float]:
         """Counts of one run and facts of the compilation: kernels, library_calls, copies,
-        compile_s ..."""
-        self._require_open()
-        stats = StatsC()
-        self._library.lw_context_stats(self._context, ctypes.byref(stats))
-        return {name: getattr(stats, name) for name, _ in StatsC._fields_}
+        compile_s ... With open dimensions: for the shapes of the last run."""
+        return self._latest_context().stats()
 
-    def explain(self):
-        """What was fused, what was not and why (docs/explain.md)."""
-        self._require_open()
-        text = ctypes.c_char_p()
-        status = self._library.lw_model_explain(self._model, ctypes.byref(text))
-        if status:
-            raise Error(status, "there is no report")
-        return json.loads(text.value.decode(errors="replace"))
+    def explain(self) -> Dict[str, Any]:
+        """What was fused, what was not and why (docs/explain.md). With open dimensions: for the
+        shapes of the last run."""
+        report: Dict[str, Any] = json.loads(self._latest_context().model.explain())
+        return report
 
-    def close(self):
-        """Gives device and memory back; the session cannot be used afterwards."""
-        if getattr(self, "_context", None):
-            self._library.lw_context_destroy(self._context)
-        if getattr(self, "_model", None):
-            self._library.lw_model_destroy(self._model)
-        self._context = self._model = None
+    def close(self) -> None:
+        """Gives device and memory back; the session cannot be used afterwards. Tensors that it made
+        stay valid."""
+        for context in self._contexts.values():
+            context.close()
+        self._contexts.clear()
+        self._latest = None
         self._bound = {}
+        self._let_file_go()
+        self._closed = True
 
-    def __enter__(self):
+    def __enter__(self) -> "Session":
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __del__(self):
-        self.close()
+    def __del__(self) -> None:
+        if hasattr(self, "_closed"):
+            self.close()
+
+
+class IOBinding:
+    """Inputs and outputs of one session by name or number, used without copies at every
+    `session.run_with_iobinding(binding)`. Independent of `Session.bind`; a session may have many."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self._views: Dict[Tuple[bool, int], View] = {}
+        self._given: Dict[int, Any] = {}           # outputs in memory of the caller's
+        self._wanted: Dict[int, Optional[str]] = {}  # outputs that the session makes, and where
+        self._made: Dict[int, Tensor] = {}
+
+    def bind_input(self, key: Key, array: Any) -> None:
+        """The input of this name or number is read from |array|."""
+        index = self.session._index(key, True)
+        self._views[True, index] = self.session._view(index, array, True)
+
+    bind_cpu_input = bind_input  # ONNX Runtime's name for it
+
+    def bind_output(self, key: Key, array: Any = None, device: Optional[str] = None) -> None:
+        """The output of this name or number is written to |array|; without one to a `Tensor` that is
+        made for it on |device|: "cpu", or the session's own device (the default)."""
+        index = self.session._index(key, False)
+        self._wanted.pop(index, None)
+        self._given.pop(index, None)
+        self._made.pop(index, None)
+        self._views.pop((False, index), None)
+        if array is None:
+            self._wanted[index] = device
+        else:
+            self._views[False, index] = self.session._view(index, array, False)
+            self._given[index] = array
+
+    def clear_binding_inputs(self) -> None:
+        self._views = {key: view for key, view in self._views.items() if not key[0]}
+
+    def clear_binding_outputs(self) -> None:
+        self._views = {key: view for key, view in self._views.items() if key[0]}
+        self._given, self._wanted, self._made = {}, {}, {}
+
+    def enqueue(self, stream: int = 0) -> None:
+        """One run in the CUDA stream at pointer |stream|, without waiting (`Session.enqueue`)."""
+        self.session._require_open()
+        with self.session._lock:
+            self._prepare().enqueue(stream)
+
+    def get_outputs(self) -> List[Any]:
+        """The outputs of the last run in the model's order: what was given for them, or the `Tensor`
+        that was made. An output that nobody bound is made as well."""
+        return [self._given[i] if i in self._given else self._made[i]
+                for i in range(len(self.session.outputs)) if i in self._given or i in self._made]
+
+    def copy_outputs_to_cpu(self) -> List[Any]:
+        """The same as NumPy arrays."""
+        import numpy
+        return [output.numpy() if isinstance(output, Tensor) else numpy.asarray(output)
+                for output in self.get_outputs()]
+
+    def _prepare(self) -> Context:
+        inputs = {i: view for (is_input, i), view in self._views.items() if is_input}
+        context = self.session._context(inputs)
+        for index, info in enumerate(context.model.outputs):
+            made = self._made.get(index)
+            if index in self._given or (made is not None and made.shape == info.shape):
+                continue
+            self._made[index] = _make(context.model, info, self._wanted.get(index))
+            self._views[False, index] = self._made[index].view()
+        return self.session._bind_all(self._views)
+
+
+def _make(model: Model, info: TensorInfo, device: Optional[str]) -> Tensor:
+    """A tensor for an output of |model|."""
+    shape = info.known_shape()
+    own = model.device if model.device.startswith("cuda") else "cpu"
+    device = own if device is None else device
+    if device == "cpu":
+        array = _tensor.numpy_empty(info.dtype, shape)
+        return Tensor(array.ctypes.data, info.dtype, shape, "cpu", array)
+    if device not in (own, own.partition(":")[0]):
+        raise Error(USAGE, f"output '{info.name}' cannot be made on {device}: the model runs on "
+                    f"{model.device}")
+    memory = _DeviceMemory(model, _tensor.size_bytes(info.dtype, shape))
+    return Tensor(memory.pointer, info.dtype, shape, own, memory, model.download)
+
+
+class _DeviceMemory:
+    """Memory of a model's device, given back when the last tensor in it goes."""
+
+    def __init__(self, model: Model, size: int) -> None:
+        self.model, self.pointer = model, model.allocate(size)
+
+    def __del__(self) -> None:
+        if getattr(self, "pointer", None):
+            self.model.free(self.pointer)

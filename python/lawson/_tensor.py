@@ -1,45 +1,15 @@
-"""Foreign arrays as lw_tensor: DLPack capsules, NumPy's array interface, and NumPy arrays made."""
+"""Arrays: those of others as lw_tensor (DLPack, NumPy's array interface), lawson's own (Tensor), and
+NumPy arrays made."""
+from __future__ import annotations
+
 import ctypes
+import re
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from ._library import DTYPES, MAX_RANK, Error, TensorC
+from . import _dlpack
+from ._library import DTYPES, MAX_RANK, USAGE, Error, TensorC
 
-_USAGE = 2
 HOST, DEVICE = 0, 1
-
-
-class _DLDevice(ctypes.Structure):
-    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
-
-
-class _DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("device", _DLDevice), ("ndim", ctypes.c_int32),
-                ("dtype", _DLDataType), ("shape", ctypes.POINTER(ctypes.c_int64)),
-                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64)]
-
-
-class _DLManagedTensorVersioned(ctypes.Structure):
-    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32),
-                ("manager", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
-                ("flags", ctypes.c_uint64), ("tensor", _DLTensor)]
-
-
-_READ_ONLY = 1  # flag of versioned tensors
-
-# DLPack's device types whose memory the host, or a CUDA device, reads as it is.
-_HOST_DEVICES = {1, 3, 11}  # CPU, CUDA pinned, ROCm pinned
-_CUDA_DEVICES = {2, 13}     # CUDA, CUDA managed
-
-# (type code, bits) of DLPack -> lw_dtype's name. Codes 7 and up: DLPack 1.1.
-_DLPACK_TYPES = {
-    (0, 8): "i8", (0, 16): "i16", (0, 32): "i32", (0, 64): "i64",
-    (1, 8): "u8", (1, 16): "u16", (1, 32): "u32", (1, 64): "u64",
-    (2, 16): "f16", (2, 32): "f32", (2, 64): "f64", (4, 16): "bf16", (6, 8): "bool",
-    (10, 8): "f8e4m3", (12, 8): "f8e5m2",
-}
 
 _NUMPY_TYPES = {
     "|b1": "bool", "|i1": "i8", "<i2": "i16", "<i4": "i32", "<i8": "i64", "|u1": "u8",
@@ -52,22 +22,33 @@ _SIZES = {name: size for size, names in {
     1: ("bool", "i8", "u8", "f8e4m3", "f8e5m2"), 2: ("i16", "u16", "f16", "bf16"),
     4: ("i32", "u32", "f32"), 8: ("i64", "u64", "f64")}.items() for name in names}
 
-_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_capsule_is_valid.restype = ctypes.c_int
-_capsule_is_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype = ctypes.c_void_p
-_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+def _usage(message: str) -> Error:
+    return Error(USAGE, message)
 
 
-def _usage(message):
-    return Error(_USAGE, message)
+def size_bytes(dtype: str, shape: Sequence[int]) -> int:
+    size = _SIZES[dtype]
+    for extent in shape:
+        size *= extent
+    return size
+
+
+def packed_strides(shape: Sequence[int]) -> List[int]:
+    """Strides, in elements, of a row-major array."""
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return strides[::-1]
 
 
 class View:
     """One array's memory as the library wants it. Keeps the array alive; copies nothing."""
 
-    def __init__(self, owner, data, dtype, shape, strides, memory, device_index=0, writable=True):
+    def __init__(self, owner: Any, data: Optional[int], dtype: str, shape: Sequence[int],
+                 strides: Optional[Sequence[int]], memory: int, device_index: int = 0,
+                 writable: bool = True) -> None:
         if len(shape) > MAX_RANK:
             raise _usage(f"{len(shape)} dimensions are more than {MAX_RANK}")
         self.owner, self.dtype, self.shape = owner, dtype, tuple(shape)
@@ -78,63 +59,122 @@ class View:
         self.tensor = TensorC(data, DTYPES.index(dtype), len(shape), self._dims, self._strides,
                               memory)
 
-    def retype(self, dtype):
+    def retype(self, dtype: str) -> None:
         """Raw bits become the type that the model says they are."""
         if _RAW_BITS.get(dtype) == self.dtype:
             self.dtype = dtype
             self.tensor.dtype = DTYPES.index(dtype)
 
 
-def _of_dlpack(array):
+class _Interface:
+    """NumPy's array interface to a tensor on the host; the array made of it keeps it."""
+
+    def __init__(self, tensor: "Tensor") -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "version": 3, "shape": tensor.shape, "data": (tensor.pointer, False),
+            "typestr": _numpy_name(_RAW_BITS.get(tensor.dtype, tensor.dtype))}
+
+
+class Tensor:
+    """A packed array: memory on the host or on a CUDA device with a type and a shape.
+
+    It speaks DLPack: `torch.from_dlpack(t)`, `numpy.from_dlpack(t)`, `cupy.from_dlpack(t)` share its
+    memory. Sessions make them for outputs (`IOBinding.bind_output`); `Tensor.from_pointer` wraps
+    memory of anybody else's.
+    """
+
+    def __init__(self, pointer: int, dtype: str, shape: Sequence[int], device: str, owner: Any,
+                 download: Optional[Callable[[int, int, int], None]] = None) -> None:
+        self.pointer, self.dtype, self.shape, self.device = pointer, dtype, tuple(shape), device
+        self.owner, self._download = owner, download
+
+    @classmethod
+    def from_pointer(cls, pointer: int, dtype: str, shape: Sequence[int], device: str = "cpu",
+                     owner: Any = None) -> "Tensor":
+        """Packed memory at |pointer| on |device| ("cpu", "cuda:0"), which lives at least as long as
+        the result, and which |owner| may keep alive."""
+        if dtype not in _SIZES:
+            raise _usage(f"there is no type '{dtype}'; there are " + ", ".join(_SIZES))
+        if device != "cpu" and not re.fullmatch(r"cuda:\d+", device):
+            raise _usage(f"device is 'cpu' or 'cuda:N', not '{device}'")
+        return cls(pointer, dtype, shape, device, owner)
+
+    @property
+    def nbytes(self) -> int:
+        return size_bytes(self.dtype, self.shape)
+
+    def _device_number(self) -> int:
+        return int(self.device.partition(":")[2] or 0)
+
+    def view(self) -> View:
+        on_host = self.device == "cpu"
+        return View(self, self.pointer or None, self.dtype, self.shape,
+                    packed_strides(self.shape), HOST if on_host else DEVICE,
+                    0 if on_host else self._device_number())
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return ((_dlpack.CPU, 0) if self.device == "cpu"
+                else (_dlpack.CUDA, self._device_number()))
+
+    def __dlpack__(self, *, stream: Any = None, max_version: Optional[Tuple[int, int]] = None,
+                   dl_device: Optional[Tuple[int, int]] = None,
+                   copy: Optional[bool] = None) -> Any:
+        """Runs are not waited for here: a run returned, or the caller orders its streams."""
+        own = self.__dlpack_device__()
+        if copy or (dl_device is not None and tuple(map(int, dl_device)) != own):
+            raise BufferError("lawson shares memory where it lies and makes no copies")
+        return _dlpack.make(self, self.pointer, self.dtype, self.shape, own, max_version)
+
+    def numpy(self) -> Any:
+        """As a NumPy array: of the same memory on the host, a copy from a device; bf16 and f8 as raw
+        bits."""
+        import numpy
+        if self.device == "cpu":
+            if self.nbytes == 0:
+                return numpy_empty(self.dtype, self.shape)
+            return numpy.asarray(_Interface(self))
+        if self._download is None:
+            raise _usage(f"memory at a pointer on {self.device} is read through DLPack")
+        array = numpy_empty(self.dtype, self.shape)
+        self._download(array.ctypes.data, self.pointer, self.nbytes)
+        return array
+
+    def __repr__(self) -> str:
+        return f"<lawson.Tensor {self.dtype}{list(self.shape)} on {self.device}>"
+
+
+def _of_dlpack(array: Any) -> View:
     kind, index = array.__dlpack_device__()
-    if int(kind) in _CUDA_DEVICES:
+    if int(kind) in _dlpack.CUDA_DEVICES:
         capsule = array.__dlpack__(stream=-1)  # no synchronization: the caller orders the streams
     else:
         capsule = array.__dlpack__()
-    writable = True
-    if _capsule_is_valid(capsule, b"dltensor"):
-        tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
-    elif _capsule_is_valid(capsule, b"dltensor_versioned"):
-        managed = _DLManagedTensorVersioned.from_address(
-            _capsule_pointer(capsule, b"dltensor_versioned"))
-        writable = not managed.flags & _READ_ONLY
-        tensor = managed.tensor
-    else:
-        raise _usage("__dlpack__ gave no DLPack capsule that this version knows")
-    dtype = _DLPACK_TYPES.get((tensor.dtype.code, tensor.dtype.bits))
+    tensor, writable = _dlpack.read(capsule)
+    dtype = _dlpack.TYPES.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:
         raise _usage(f"elements of DLPack type code {tensor.dtype.code}, {tensor.dtype.bits} bits "
                      "are not supported")
-    if int(kind) in _HOST_DEVICES:
+    if int(kind) in _dlpack.HOST_DEVICES:
         memory = HOST
-    elif int(kind) in _CUDA_DEVICES:
+    elif int(kind) in _dlpack.CUDA_DEVICES:
         memory = DEVICE
     else:
         raise _usage(f"DLPack device type {int(kind)} is not supported: host and CUDA memory are")
     shape = [tensor.shape[i] for i in range(tensor.ndim)]
-    strides = [tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides else None
-    if strides is None:
-        strides = packed_strides(shape)
+    strides = ([tensor.strides[i] for i in range(tensor.ndim)] if tensor.strides
+               else packed_strides(shape))
     data = (tensor.data or 0) + tensor.byte_offset
     return View((array, capsule), data or None, dtype, shape, strides, memory, int(index),
                 writable)
 
 
-def packed_strides(shape):
-    """Strides, in elements, of a row-major array."""
-    strides, step = [], 1
-    for extent in reversed(shape):
-        strides.append(step)
-        step *= max(extent, 1)
-    return strides[::-1]
-
-
-def _of_array_interface(array):
+def _of_array_interface(array: Any) -> View:
     interface = array.__array_interface__
     dtype = _NUMPY_TYPES.get(interface["typestr"])
     if dtype is None and interface["typestr"] in ("|V2", "<V2"):  # bfloat16 of ml_dtypes
         dtype = "u16"
-    if dtype is None and interface["typestr"] == "|V1":
+    if dtype is None and interface["typestr"] in ("|V1", "<V1", "<f1", "|f1"):  # its f8 types
         dtype = "u8"
     if dtype is None:
         raise _usage(f"elements of NumPy type '{interface['typestr']}' are not supported")
@@ -150,8 +190,10 @@ def _of_array_interface(array):
     return View(array, pointer, dtype, shape, strides, HOST, 0, not read_only)
 
 
-def view(array):
-    """The memory of |array|, which speaks DLPack or NumPy's array interface."""
+def view(array: Any) -> View:
+    """The memory of |array|: a Tensor, or what speaks DLPack or NumPy's array interface."""
+    if isinstance(array, Tensor):
+        return array.view()
     if hasattr(array, "__array_interface__"):
         return _of_array_interface(array)
     if hasattr(array, "__dlpack__"):
@@ -160,9 +202,11 @@ def view(array):
                  "__array_interface__")
 
 
-def numpy_empty(dtype, shape):
+def _numpy_name(dtype: str) -> str:
+    return next(key for key, value in _NUMPY_TYPES.items() if value == dtype)
+
+
+def numpy_empty(dtype: str, shape: Sequence[int]) -> Any:
     """A NumPy array for |dtype|; bf16 and f8 as raw bits in uint16 and uint8."""
     import numpy
-    name = _RAW_BITS.get(dtype, dtype)
-    typestr = next(key for key, value in _NUMPY_TYPES.items() if value == name)
-    return numpy.empty(shape, numpy.dtype(typestr))
+    return numpy.empty(shape, numpy.dtype(_numpy_name(_RAW_BITS.get(dtype, dtype))))
