@@ -112,12 +112,27 @@ static void print_buffer(const lw_plan *plan, uint32_t id, lw_text *out) {
   lw__text_add(out, "\n");
 }
 
+/* map #4 f16[768x512 by 1536]: of argument 4, inner dim first, with the strides of the others. */
+static void print_map(const lw_plan_map *map, lw_text *out) {
+  lw__text_add(out, "map #%u %s[", map->arg, lw_dtype_name(map->dtype));
+  for (uint32_t d = 0; d < map->rank && d < LW_PLAN_MAP_RANK; d++)
+    lw__text_add(out, "%s%" PRIu64, d == 0 ? "" : "x", map->dims[d]);
+  for (uint32_t d = 1; d < map->rank && d < LW_PLAN_MAP_RANK; d++)
+    lw__text_add(out, "%s%" PRIu64, d == 1 ? " by " : ",", map->strides_bytes[d]);
+  lw__text_add(out, "]");
+  if (map->offset_bytes != 0) lw__text_add(out, "+%" PRIu64, map->offset_bytes);
+}
+
 static void print_args(const lw_plan_step *step, lw_text *out) {
   for (uint32_t i = 0; i < step->arg_count; i++) {
     const lw_plan_arg *arg = &step->args[i];
     lw__text_add(out, "%s", i == 0 ? "" : ", ");
     if (arg->kind == LW_ARG_SCALAR) {
       lw__text_add(out, "%" PRId64, arg->scalar);
+      continue;
+    }
+    if (arg->kind == LW_ARG_TENSOR_MAP) {
+      print_map(arg->map, out);
       continue;
     }
     lw__text_add(out, "%sb%u", arg->written ? "=" : "", arg->buffer);

@@ -59,6 +59,8 @@ typedef struct lw_plan_map {
                                                16 */
   uint32_t box[LW_PLAN_MAP_RANK];           /* elements, 1 .. 256; of dim 0 128 bytes */
 } lw_plan_map;
+/* NULL, or why there can be no such map of memory of |bytes| bytes. */
+const char *lw__plan_map_refusal(const lw_plan_map *map, uint64_t bytes);
 
 typedef enum lw_arg_kind { LW_ARG_BUFFER, LW_ARG_SCALAR, LW_ARG_TENSOR_MAP } lw_arg_kind;
 typedef struct lw_plan_arg {

@@ -154,19 +154,43 @@ static void verify_ios(verifier *v, const lw_plan_io *ios, uint32_t count, lw_bu
   }
 }
 
+/* The maps of a launch come last, each of one of its buffers. */
+static void verify_map(verifier *v, uint32_t id, uint32_t k) {
+  const lw_plan_step *step = &v->steps[id];
+  const lw_plan_map *map = step->args[k].map;
+  if (step->kind != LW_STEP_LAUNCH || map == NULL || map->arg >= step->arg_count ||
+      step->args[map->arg].kind != LW_ARG_BUFFER ||
+      step->args[map->arg].buffer >= v->plan->buffers.count) {
+    verify_report(v, id, "argument %u: a tensor map of no buffer", k);
+    return;
+  }
+  const lw_plan_arg *of = &step->args[map->arg];
+  uint64_t bytes = v->plan->buffers.data[of->buffer].bytes;
+  const char *refusal = of->offset_bytes > bytes
+                            ? "its buffer ends before it"
+                            : lw__plan_map_refusal(map, bytes - of->offset_bytes);
+  if (refusal != NULL) verify_report(v, id, "argument %u: %s", k, refusal);
+}
+
 static void verify_arg(verifier *v, uint32_t id, uint32_t k) {
   const lw_plan_step *step = &v->steps[id];
   const lw_plan_arg *arg = &step->args[k];
+  if (arg->kind == LW_ARG_TENSOR_MAP) {
+    verify_map(v, id, k);
+    return;
+  }
   if (arg->kind == LW_ARG_SCALAR) {
     if (step->kind != LW_STEP_LAUNCH) verify_report(v, id, "argument %u: a scalar", k);
+    if (k > 0 && step->args[k - 1].kind == LW_ARG_TENSOR_MAP)
+      verify_report(v, id, "argument %u: a scalar after a tensor map", k);
     return;
   }
   if (arg->kind != LW_ARG_BUFFER || arg->buffer >= v->plan->buffers.count) {
     verify_report(v, id, "argument %u: no such buffer", k);
     return;
   }
-  if (k > 0 && step->args[k - 1].kind == LW_ARG_SCALAR) {
-    verify_report(v, id, "argument %u: a buffer after a scalar", k);
+  if (k > 0 && step->args[k - 1].kind != LW_ARG_BUFFER) {
+    verify_report(v, id, "argument %u: a buffer after a scalar or a tensor map", k);
   }
   const lw_plan_buffer *buffer = &v->plan->buffers.data[arg->buffer];
   uint64_t need = step->kind == LW_STEP_LAUNCH ? 0 : step->bytes;

@@ -99,6 +99,15 @@ static lw_status flatten_ios(flattener *f, const lw_plan_io *from, uint32_t coun
   return LW_OK;
 }
 
+/* The arguments before a map were found good. */
+static const char *flatten_map_refusal(const flattener *f, const lw_plan_step *step, uint32_t k) {
+  const lw_plan_map *map = step->args[k].map;
+  if (map == NULL || map->arg >= k || step->args[map->arg].kind != LW_ARG_BUFFER)
+    return "a tensor map is of no buffer";
+  const lw_plan_arg *of = &step->args[map->arg];
+  return lw__plan_map_refusal(map, f->program->buffers[of->buffer].bytes - of->offset_bytes);
+}
+
 /* Why the step cannot be run, or NULL. */
 static const char *flatten_refusal(const flattener *f, const lw_plan_step *step, uint32_t id) {
   bool launch = step->kind == LW_STEP_LAUNCH;
@@ -113,9 +122,16 @@ static const char *flatten_refusal(const flattener *f, const lw_plan_step *step,
   for (uint32_t i = 0; i < step->dep_count; i++) {
     if (step->deps[i] >= id) return "it waits for a step that is not earlier";
   }
-  bool scalars = false;
+  bool scalars = false, maps = false;
   for (uint32_t i = 0; i < step->arg_count; i++) {
     const lw_plan_arg *arg = &step->args[i];
+    if (arg->kind == LW_ARG_TENSOR_MAP && launch) {
+      const char *refusal = flatten_map_refusal(f, step, i);
+      if (refusal != NULL) return refusal;
+      maps = true;
+      continue;
+    }
+    if (maps) return "an argument comes after a tensor map";
     if (arg->kind == LW_ARG_SCALAR && launch) {
       scalars = true;
       continue;
@@ -139,6 +155,7 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
       .grid = from->grid,
       .first_slot = segment->slot_count,
       .first_scalar = segment->scalar_count,
+      .first_map = segment->map_count,
       .first_dep = segment->dep_count,
       .dep_count = from->dep_count,
       .bytes = from->bytes,
@@ -149,6 +166,10 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
     const lw_plan_arg *arg = &from->args[i];
     if (arg->kind == LW_ARG_SCALAR) {
       segment->scalars[segment->scalar_count++] = arg->scalar;
+    } else if (arg->kind == LW_ARG_TENSOR_MAP) {
+      /* buffers come first, so the number of an argument is the number of its slot */
+      segment->maps[segment->map_count++] =
+          (lw_rt_map){.slot = to->first_slot + arg->map->arg, .form = *arg->map};
     } else {
       segment->slots[segment->slot_count++] =
           (lw_rt_slot){.buffer = arg->buffer, .offset_bytes = arg->offset_bytes};
@@ -159,17 +180,20 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
   }
   to->slot_count = segment->slot_count - to->first_slot;
   to->scalar_count = segment->scalar_count - to->first_scalar;
+  to->map_count = segment->map_count - to->first_map;
   return LW_OK;
 }
 
 static lw_status flatten_segment(flattener *f, const lw_plan_step *steps, uint32_t count,
                                  const char *what, lw_rt_segment *segment) {
   lw_arena *arena = &f->program->arena;
-  uint64_t args = 0, deps = 0;
+  uint64_t args = 0, deps = 0, maps = 0;
   for (uint32_t i = 0; i < count; i++) {
     const char *refusal = flatten_refusal(f, &steps[i], i);
     if (refusal != NULL) return flatten_fail(f, what, i, refusal);
     args += steps[i].arg_count;
+    for (uint32_t k = 0; k < steps[i].arg_count; k++)
+      maps += steps[i].args[k].kind == LW_ARG_TENSOR_MAP;
     deps += steps[i].dep_count;
   }
   if (args > UINT32_MAX || deps > UINT32_MAX) {
@@ -179,6 +203,7 @@ static lw_status flatten_segment(flattener *f, const lw_plan_step *steps, uint32
   LW_TRY(lw__arena_alloc(arena, count, sizeof *segment->steps, &segment->steps));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->slots, &segment->slots));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->scalars, &segment->scalars));
+  LW_TRY(lw__arena_alloc(arena, (size_t)maps, sizeof *segment->maps, &segment->maps));
   for (uint32_t i = 0; i < count; i++) {
     LW_TRY(flatten_step(f, segment, &steps[i], &segment->steps[i]));
   }

@@ -43,11 +43,24 @@ typedef struct lw_rt_step {
   int64_t grid;
   uint32_t first_slot, slot_count; /* COPY: destination, source. FILL: destination */
   uint32_t first_scalar, scalar_count;
+  uint32_t first_map, map_count;
   uint32_t first_dep, dep_count; /* earlier steps of the segment that must have finished */
   uint64_t bytes;
   double predicted_us;
   const char *label;
 } lw_rt_step;
+
+/* Where the addresses of a launch's arguments begin in a list over all steps of a segment: each
+ * step has its slots, its scalars, its maps. */
+static inline size_t lw__rt_first_parameter(const lw_rt_step *step) {
+  return (size_t)step->first_slot + step->first_scalar + step->first_map;
+}
+
+/* A tensor map among a launch's arguments, of the memory at a slot. */
+typedef struct lw_rt_map {
+  uint32_t slot;
+  lw_plan_map form;
+} lw_rt_map;
 
 typedef struct lw_rt_segment { /* a list of steps: the init program or a run */
   lw_rt_step *steps;
@@ -56,9 +69,15 @@ typedef struct lw_rt_segment { /* a list of steps: the init program or a run */
   uint32_t slot_count;
   int64_t *scalars;
   uint32_t scalar_count;
+  lw_rt_map *maps;
+  uint32_t map_count;
   uint32_t *deps;
   uint32_t dep_count;
 } lw_rt_segment;
+
+static inline size_t lw__rt_parameter_count(const lw_rt_segment *segment) {
+  return (size_t)segment->slot_count + segment->scalar_count + segment->map_count;
+}
 
 typedef struct lw_rt_io {
   const char *name;

@@ -16,10 +16,14 @@ static void check_launch(const lw_compiled *c, const lw_plan_step *step) {
   assert_true(step->kernel < c->kernels.count);
   const lw_kernel *kernel = c->kernels.data[step->kernel];
   assert_true(step->grid >= 1);
-  assert_int_equal(step->arg_count, kernel->buffers.count + kernel->scalar_count);
+  uint32_t plain = kernel->buffers.count + kernel->scalar_count;
+  bool product = kernel->product.present;
+  assert_in_range(step->arg_count, plain + (product ? 2 : 0), plain + (product ? 3 : 0));
   for (uint32_t i = 0; i < step->arg_count; i++) {
     const lw_plan_arg *arg = &step->args[i];
-    assert_int_equal(arg->kind, i < kernel->buffers.count ? LW_ARG_BUFFER : LW_ARG_SCALAR);
+    assert_int_equal(arg->kind, i < kernel->buffers.count ? LW_ARG_BUFFER
+                                : i < plain               ? LW_ARG_SCALAR
+                                                          : LW_ARG_TENSOR_MAP);
     if (arg->kind == LW_ARG_BUFFER) assert_int_equal(arg->written, kernel->buffers.data[i].written);
   }
   assert_non_null(step->cls);

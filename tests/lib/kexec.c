@@ -27,6 +27,7 @@ static lw_status launch(executor *x, const lw_plan_step *step) {
   uint32_t buffer_count = 0, scalar_count = 0;
   for (uint32_t i = 0; i < step->arg_count; i++) {
     const lw_plan_arg *arg = &step->args[i];
+    if (arg->kind == LW_ARG_TENSOR_MAP) continue; /* the interpreter knows from the kernel */
     if (arg->kind == LW_ARG_SCALAR) {
       if (scalar_count == LW_ARRAY_COUNT(scalars)) return LW_STATUS_INTERNAL;
       scalars[scalar_count++] = arg->scalar;

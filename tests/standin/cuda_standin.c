@@ -13,6 +13,7 @@
 
 #include "standin/memory.h"
 #include "standin/objects.h"
+#include "standin/host.h"
 #include "standin/simt.h"
 #include "standin/translate.h"
 
@@ -149,7 +150,21 @@ void standin_leave_capture(const capture *c) {
 
 /* ---- doing ---- */
 
+/* The last elements of a map's memory are as much in one block as the first. */
+static bool good_map(const op *o, const struct standin_map *map) {
+  if (map->magic != STANDIN_MAP_MAGIC) {
+    standin_violation("kernel %s: an argument is no tensor map", o->function->name);
+    return false;
+  }
+  size_t bytes = map->elem_bytes;
+  for (unsigned d = 0; d < map->rank; d++) bytes += (map->dims[d] - 1) * map->strides[d];
+  return standin_holds(o->function->name, map->address, bytes);
+}
+
 static void run_compiled(const op *o) {
+  const uint64_t *maps = o->parameters + o->function->parameters - o->function->maps * MAP_WORDS;
+  for (int i = 0; i < o->function->maps; i++)
+    if (!good_map(o, (const struct standin_map *)(const void *)(maps + i * MAP_WORDS))) return;
   const simt_launch launch = {.call = o->function->call,
                               .parameters = o->parameters,
                               .grid = o->grid,
@@ -418,7 +433,8 @@ static int find_compiled(lw_cu_function *function, lw_cu_module module, const ch
   *f = (struct lw_cu_function_object){.name = lasting_name,
                                       .which = -1,
                                       .shared_limit = 48 << 10,
-                                      .parameters = facts[0],
+                                      .parameters = facts[0] - facts[3] + facts[3] * MAP_WORDS,
+                                      .maps = facts[3],
                                       .threads_max = facts[1],
                                       .meets = facts[2],
                                       .module = module,
@@ -681,9 +697,43 @@ int cuEventElapsedTime(float *ms, lw_cu_event start, lw_cu_event end) {
 
 /* ---- launches ---- */
 
+/* What the driver refuses in a map with 128-byte swizzle. */
+int cuTensorMapEncodeTiled(lw_cu_map *map, lw_cu_map_type type, unsigned int rank, void *address,
+                           const uint64_t *dims, const uint64_t *strides, const unsigned int *box,
+                           const unsigned int *elem_strides, lw_cu_map_interleave interleave,
+                           lw_cu_map_swizzle swizzle, lw_cu_map_promotion promotion,
+                           lw_cu_map_fill fill) {
+  CALL();
+  bool wide = type == LW_CU_MAP_F32,
+       known = wide || type == LW_CU_MAP_F16 || type == LW_CU_MAP_BF16;
+  struct standin_map m = {.magic = STANDIN_MAP_MAGIC,
+                          .address = (uintptr_t)address,
+                          .type = type,
+                          .rank = (unsigned short)rank,
+                          .elem_bytes = wide ? 4 : 2};
+  bool good = known && rank >= 1 && rank <= STANDIN_MAP_RANK && interleave == 0 &&
+              swizzle == LW_CU_MAP_SWIZZLE_128B && promotion >= 0 && promotion <= 3 && fill == 0 &&
+              m.address % 16 == 0 && (uintptr_t)map % 64 == 0;
+  for (unsigned d = 0; good && d < rank; d++) {
+    m.dims[d] = dims[d];
+    m.strides[d] = d == 0 ? m.elem_bytes : strides[d - 1];
+    good = dims[d] >= 1 && dims[d] <= 1ull << 32 && box[d] >= 1 && box[d] <= 256 &&
+           elem_strides[d] == 1 &&
+           (d == 0 || (m.strides[d] % 16 == 0 && m.strides[d] < 1ull << 40));
+  }
+  if (!good || box[0] * m.elem_bytes > 128) return INVALID_VALUE;
+  memset(map, 0, sizeof *map);
+  memcpy(map, &m, sizeof m);
+  standin.maps++;
+  return 0;
+}
+
 uint64_t *standin_parameters(lw_cu_function function, void **parameters) {
   uint64_t *copy = calloc((size_t)function->parameters + 1, sizeof *copy);
-  for (int i = 0; i < function->parameters; i++) memcpy(&copy[i], parameters[i], sizeof copy[i]);
+  int plain = function->parameters - function->maps * MAP_WORDS;
+  for (int i = 0; i < plain; i++) memcpy(&copy[i], parameters[i], sizeof copy[i]);
+  for (int i = 0; i < function->maps; i++)
+    memcpy(&copy[plain + i * MAP_WORDS], parameters[plain + i], MAP_WORDS * sizeof copy[0]);
   return copy;
 }
 

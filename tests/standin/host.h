@@ -6,6 +6,17 @@ struct standin_index {
   unsigned x, y, z;
 };
 
+/* What the look-alike puts into a tensor map. */
+#define STANDIN_MAP_MAGIC 0x70616d726f736e74ull
+#define STANDIN_MAP_RANK 5
+struct standin_map {
+  unsigned long long magic, address;
+  int type;
+  unsigned short rank, elem_bytes;
+  unsigned long long dims[STANDIN_MAP_RANK];
+  unsigned long long strides[STANDIN_MAP_RANK]; /* bytes */
+};
+
 struct standin_host {
   struct standin_index thread, block, block_dim, grid_dim;
   unsigned char *dynamic; /* dynamic shared memory of the block */

@@ -7,6 +7,7 @@
 #include "standin/work.h"
 
 enum {
+  MAP_WORDS = 16,
   INVALID_VALUE = 1,
   INVALID_CONTEXT = 201,
   INVALID_HANDLE = 400,
@@ -52,7 +53,8 @@ struct lw_cu_module_object {
 struct lw_cu_function_object {
   const char *name;
   int which, shared_limit; /* |which| is -1 for compiled source */
-  int parameters, threads_max, meets;
+  int parameters; /* in words of 8 bytes: one each, but MAP_WORDS for tensor maps, which are last */
+  int maps, threads_max, meets;
   void (*call)(const uint64_t *parameters);
   lw_cu_module module;
   struct lw_cu_function_object *next;

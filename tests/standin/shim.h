@@ -41,6 +41,7 @@ SHIM_QUIET void __tsan_func_exit(void) {}
 #define __device__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static /* blocks run one after the other */
 #define threadIdx (standin->thread)
@@ -121,6 +122,42 @@ static inline float ptx_ex2_approx_ftz_f32(float x) {
 static inline float ptx_rcp_approx_ftz_f32(float x) {
   float r = 1 / x;
   return fabsf(r) < 0x1p-126f ? copysignf(0, r) : r;
+}
+
+/* ---- products on tensor cores: the skeleton is not run, what it means is ---- */
+
+typedef struct standin_map lw_tensor_map;
+enum { SHIM_MAP_F16 = 6, SHIM_MAP_F32 = 7 };
+
+static inline float shim_half(int type, unsigned short x) {
+  return type == SHIM_MAP_F16 ? standin->f16_to_f32(x) : __uint_as_float((unsigned)x << 16);
+}
+
+/* What a copy brings of element (x, y): 0 outside. */
+static inline float shim_map_get(const lw_tensor_map *map, unsigned long long x,
+                                 unsigned long long y) {
+  if (x >= map->dims[0] || y >= map->dims[1]) return 0;
+  const unsigned short *at = (const unsigned short *)(map->address + x * map->strides[0] +
+                                                      y * map->strides[1]);
+  return shim_half(map->type, *at);
+}
+
+static inline void shim_map_put(const lw_tensor_map *map, unsigned long long x,
+                                unsigned long long y, float value) {
+  if (x >= map->dims[0] || y >= map->dims[1]) return;
+  unsigned short *at =
+      (unsigned short *)(map->address + x * map->strides[0] + y * map->strides[1]);
+  *at = map->type == SHIM_MAP_F16 ? standin->f32_to_f16(value) : standin->f32_to_bf16(value);
+}
+
+static inline float shim_product(const lw_tensor_map *a, const lw_tensor_map *b, int kn, int row,
+                                 int column, int depth) {
+  float sum = 0;
+  for (int k = 0; k < depth; k++)
+    sum += shim_map_get(a, (unsigned)k, (unsigned)row) *
+           (kn ? shim_map_get(b, (unsigned)column, (unsigned)k)
+               : shim_map_get(b, (unsigned)k, (unsigned)column));
+  return sum;
 }
 
 #endif

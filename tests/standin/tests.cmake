@@ -2,7 +2,8 @@
 # the look-alike of the driver loads it.
 add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c
                                 ${tests_dir}/standin/cuda_graphs.c ${tests_dir}/standin/memory.c
-                                ${tests_dir}/standin/simt.c ${tests_dir}/standin/translate.c
+                                ${tests_dir}/standin/products.c ${tests_dir}/standin/simt.c
+                                ${tests_dir}/standin/translate.c
                                 ${tests_dir}/standin/work.c)
 add_library(nvrtc_standin MODULE ${tests_dir}/standin/nvrtc_standin.c)
 foreach(target cuda_standin nvrtc_standin)
@@ -12,7 +13,8 @@ foreach(target cuda_standin nvrtc_standin)
                                                ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(${target} PRIVATE lw_base dl m)
 endforeach()
-foreach(test test_runtime_cuda test_standin_random test_standin_simt test_standin_orders)
+foreach(test test_runtime_cuda test_standin_random test_standin_simt test_standin_orders
+             test_standin_product)
   if(TARGET ${test})
     add_dependencies(${test} cuda_standin nvrtc_standin)
   endif()

@@ -1,5 +1,5 @@
 /* translate.c: rewrites the few things in generated CUDA C that are no C: linkage, dynamic shared
- * arrays, inline PTX. */
+ * arrays, inline PTX, products on tensor cores. */
 #include "standin/translate.h"
 
 #include <ctype.h>
@@ -78,15 +78,22 @@ static void put_body(const char *source, lw_text *out) {
   lw__text_add(out, "%s\n", from);
 }
 
-/* The parameters in |list| without their names are the types to cast to. */
-static int put_arguments(const char *list, const char *end, lw_text *out) {
+/* The parameters in |list| without their names are the types to cast to. Tensor maps come last and
+ * stand in the words themselves. */
+static int put_arguments(const char *list, const char *end, int *out_maps, lw_text *out) {
+  static const char map[] = "lw_tensor_map ";
   int count = 0;
+  *out_maps = 0;
   while (skip_space(list) < end) {
     const char *comma = memchr(list, ',', (size_t)(end - list));
     const char *stop = comma == NULL ? end : comma;
     const char *name = stop;
     while (name > list && (isalnum((unsigned char)name[-1]) || name[-1] == '_')) name--;
-    lw__text_add(out, "%s(%.*s)p[%d]", count == 0 ? "" : ", ", (int)(name - list), list, count);
+    lw__text_add(out, "%s", count == 0 ? "" : ", ");
+    if (memmem(list, (size_t)(name - list), map, sizeof map - 1) != NULL)
+      lw__text_add(out, "*(const lw_tensor_map *)&p[%d]", count + 15 * (*out_maps)++);
+    else
+      lw__text_add(out, "(%.*s)p[%d]", (int)(name - list), list, count);
     count++;
     list = comma == NULL ? end : comma + 1;
   }
@@ -116,19 +123,23 @@ static void put_kernels(const char *source, lw_text *out) {
                  "__attribute__((visibility(\"default\"))) void standin_call_%.*s(const unsigned "
                  "long *p) { %.*s(",
                  name_length, at, name_length, at);
-    int count = put_arguments(open + 1, close, out);
+    int maps, count = put_arguments(open + 1, close, &maps, out);
     const char *end = strstr(close, start);
     bool meet = threads_meet(close, end == NULL ? close + strlen(close) : end);
     lw__text_add(out,
-                 "); }\n__attribute__((visibility(\"default\"))) const int standin_facts_%.*s[3] = "
-                 "{%d, %d, %d};\n__attribute__((visibility(\"default\"))) const char "
+                 "); }\n__attribute__((visibility(\"default\"))) const int standin_facts_%.*s[4] = "
+                 "{%d, %d, %d, %d};\n__attribute__((visibility(\"default\"))) const char "
                  "standin_name_%.*s[] = \"%.*s\";\n",
-                 name_length, at, count, bounds, meet, name_length, at, name_length, at);
+                 name_length, at, count, bounds, meet, maps, name_length, at, name_length, at);
     at = close;
   }
 }
 
 void lw_standin_translate(const char *source, lw_text *out) {
-  put_body(source, out);
-  put_kernels(source, out);
+  lw_text plain = {0};
+  lw_standin_put_products(source, &plain);
+  put_body(lw__text_str(&plain), out);
+  put_kernels(lw__text_str(&plain), out);
+  if (plain.status != LW_OK) out->status = plain.status;
+  lw__text_deinit(&plain);
 }

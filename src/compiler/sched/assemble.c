@@ -107,10 +107,23 @@ static lw_status label_of(assembler *a, const lw_group *group, const char **out)
   return status;
 }
 
+/* A product's kernel takes tensor maps of its operands last. */
+static lw_status add_maps(assembler *a, const lw_launch *launch, lw_plan_step *step) {
+  const lw_kernel *kernel = &launch->kernel;
+  lw_plan_map *maps;
+  if (!kernel->product.present) return LW_OK;
+  LW_TRY(lw__arena_alloc(&a->plan->arena, LW_KPRODUCT_MAPS, sizeof *maps, &maps));
+  int64_t rows = launch->args.data[kernel->buffers.count].scalar;
+  uint32_t count = lw__kproduct_maps(&kernel->product, rows, maps);
+  for (uint32_t i = 0; i < count; i++)
+    step->args[step->arg_count++] = (lw_plan_arg){.kind = LW_ARG_TENSOR_MAP, .map = &maps[i]};
+  return LW_OK;
+}
+
 static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t first_scratch,
                              lw_plan_step *step) {
-  LW_TRY(
-      lw__arena_alloc(&a->plan->arena, launch->args.count + 1u, sizeof *step->args, &step->args));
+  size_t room = launch->args.count + LW_KPRODUCT_MAPS;
+  LW_TRY(lw__arena_alloc(&a->plan->arena, room, sizeof *step->args, &step->args));
   step->arg_count = launch->args.count;
   for (uint32_t i = 0; i < launch->args.count; i++) {
     const lw_larg *from = &launch->args.data[i];
@@ -123,7 +136,7 @@ static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t fir
     else if (from->kind == LW_LARG_VALUE)
       LW_TRY(buffer_of(a, from->value, &to->buffer));
   }
-  return LW_OK;
+  return add_maps(a, launch, step);
 }
 
 static lw_status add_group(assembler *a, uint32_t id, bool init) {

@@ -27,6 +27,17 @@ void lw__cu_leave(lw_cu_gpu *gpu);
 lw_status lw__cu_check(lw_cu_gpu *gpu, int result, const char *what, const char *where,
                        lw_diag *diag) LW_MUST_CHECK;
 
+/* maps.c: the tensor maps of a segment's launches. */
+typedef struct lw_cu_maps {
+  lw_cu_map *maps;
+  void **addresses; /* that each is of; NULL: not made yet */
+} lw_cu_maps;
+lw_status lw__cu_maps_init(const lw_rt_segment *segment, lw_arena *memory,
+                           lw_cu_maps *out) LW_MUST_CHECK;
+/* Makes those whose address has changed. Needs no current context. */
+lw_status lw__cu_maps_update(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
+                             lw_cu_maps *maps, lw_diag *diag) LW_MUST_CHECK;
+
 /* program.c */
 lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t kernel);
 lw_status lw__cu_program_open(lw_rt_program *program, const lw_plan *plan, lw_diag *diag);
@@ -53,12 +64,14 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);
 void lw__cu_context_close(lw_rt_context *context);
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag);
 lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag);
-/* Puts the steps of a segment into |stream|. |parameters| holds, for each launch from first_slot +
- * first_scalar on, the addresses of its arguments. The context is current. */
+/* Puts the steps of a segment into |stream|. |parameters| holds, for each launch from
+ * lw__rt_first_parameter on, the addresses of its arguments. The context is current. */
 lw_status lw__cu_put_steps(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
                            void **parameters, lw_cu_stream stream, lw_diag *diag) LW_MUST_CHECK;
-/* Fills |parameters| (slot_count + scalar_count entries) for lw__cu_put_steps. They point into
+/* Fills |parameters| (slot_count + scalar_count + map_count entries) for lw__cu_put_steps. They
+ * point into |maps|,
  * |slots| and the segment. */
-void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, void **parameters);
+void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, const lw_cu_maps *maps,
+                            void **parameters);
 
 #endif

@@ -28,6 +28,12 @@ typedef CUDA_KERNEL_NODE_PARAMS lw_cu_kernel_node;
 typedef CUDA_MEMCPY3D lw_cu_copy_node;
 typedef CUDA_MEMSET_NODE_PARAMS lw_cu_fill_node;
 typedef CUgraphEdgeData lw_cu_edge;
+typedef CUtensorMap lw_cu_map;
+typedef CUtensorMapDataType lw_cu_map_type;
+typedef CUtensorMapInterleave lw_cu_map_interleave;
+typedef CUtensorMapSwizzle lw_cu_map_swizzle;
+typedef CUtensorMapL2promotion lw_cu_map_promotion;
+typedef CUtensorMapFloatOOBfill lw_cu_map_fill;
 #else
 typedef int lw_cu_result;
 typedef int lw_cu_device;
@@ -48,6 +54,12 @@ typedef struct lw_cu_kernel_params lw_cu_kernel_node;
 typedef struct lw_cu_copy_params lw_cu_copy_node;
 typedef struct lw_cu_fill_params lw_cu_fill_node;
 typedef struct lw_cu_edge_data lw_cu_edge;
+typedef struct lw_cu_tensor_map lw_cu_map;
+typedef int lw_cu_map_type;
+typedef int lw_cu_map_interleave;
+typedef int lw_cu_map_swizzle;
+typedef int lw_cu_map_promotion;
+typedef int lw_cu_map_fill;
 #endif
 
 /* What nodes of a graph do. */
@@ -72,6 +84,9 @@ struct lw_cu_copy_params {
 struct lw_cu_edge_data {
   unsigned char from_port, to_port, type, reserved[5];
 };
+struct lw_cu_tensor_map { /* opaque; at a multiple of 64 bytes */
+  _Alignas(64) unsigned long long words[16];
+};
 struct lw_cu_fill_params {
   lw_cu_address to;
   size_t pitch;
@@ -95,6 +110,13 @@ enum {
   LW_CU_CAPTURE_NONE = 0,
   LW_CU_CAPTURE_RELAXED = 2, /* a mode: nothing this thread does harms captures */
   LW_CU_MEMORY_DEVICE = 2,
+  LW_CU_MAP_F16 = 6,
+  LW_CU_MAP_F32 = 7,
+  LW_CU_MAP_BF16 = 9,
+  LW_CU_MAP_INTERLEAVE_NONE = 0,
+  LW_CU_MAP_SWIZZLE_128B = 3,
+  LW_CU_MAP_PROMOTION_256B = 3,
+  LW_CU_MAP_FILL_ZEROS = 0,
   LW_CU_EDGE_PROGRAMMATIC = 1,
   LW_CU_PORT_PROGRAMMATIC = 1, /* when every block has called launch_dependents or has ended */
 };
@@ -134,6 +156,11 @@ enum {
     (lw_cu_address to, lw_cu_address from, size_t bytes, lw_cu_stream stream))                    \
   X(fill, cuMemsetD8Async,                                                                        \
     (lw_cu_address to, unsigned char value, size_t count, lw_cu_stream stream))                   \
+  X(map_encode, cuTensorMapEncodeTiled,                                                           \
+    (lw_cu_map * map, lw_cu_map_type type, unsigned int rank, void *address,                      \
+     const uint64_t *dims, const uint64_t *strides, const unsigned int *box,                      \
+     const unsigned int *elem_strides, lw_cu_map_interleave interleave,                           \
+     lw_cu_map_swizzle swizzle, lw_cu_map_promotion promotion, lw_cu_map_fill fill))              \
   X(stream_create, cuStreamCreate, (lw_cu_stream * stream, unsigned int flags))                   \
   X(stream_destroy, cuStreamDestroy_v2, (lw_cu_stream stream))                                    \
   X(stream_wait, cuStreamSynchronize, (lw_cu_stream stream))                                      \

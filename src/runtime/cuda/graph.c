@@ -55,7 +55,7 @@ static lw_cu_kernel_node kernel_node(const lw_rt_program *program, const lw_rt_s
       .block_y = 1,
       .block_z = 1,
       .shared_bytes = kernel->shared_bytes,
-      .parameters = &parameters[step->first_slot + step->first_scalar],
+      .parameters = &parameters[lw__rt_first_parameter(step)],
   };
 }
 

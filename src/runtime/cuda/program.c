@@ -120,13 +120,15 @@ lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t ke
 
 /* ---- steps ---- */
 
-void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, void **parameters) {
+void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, const lw_cu_maps *maps,
+                            void **parameters) {
   for (uint32_t i = 0; i < segment->step_count; i++) {
     const lw_rt_step *step = &segment->steps[i];
-    void **to = &parameters[step->first_slot + step->first_scalar];
+    void **to = &parameters[lw__rt_first_parameter(step)];
     for (uint32_t k = 0; k < step->slot_count; k++) *to++ = &slots[step->first_slot + k];
     for (uint32_t k = 0; k < step->scalar_count; k++)
       *to++ = &segment->scalars[step->first_scalar + k];
+    for (uint32_t k = 0; k < step->map_count; k++) *to++ = &maps->maps[step->first_map + k];
   }
 }
 
@@ -142,7 +144,7 @@ static int put_step(lw_rt_program *program, const lw_rt_step *step, void **slots
     *out_call = "cuLaunchKernel";
     return driver->launch(state->functions[step->kernel], (unsigned int)step->grid, 1, 1,
                           kernel->block_threads, 1, 1, kernel->shared_bytes, stream,
-                          &parameters[step->first_slot + step->first_scalar], NULL);
+                          &parameters[lw__rt_first_parameter(step)], NULL);
   }
   if (step->bytes == 0) return LW_CU_SUCCESS;
   if (step->kind == LW_STEP_COPY) {
@@ -173,12 +175,15 @@ lw_status lw__cu_program_init(lw_rt_program *program, void **slots, lw_diag *dia
   lw_cu_gpu *gpu = program->device->state;
   lw_arena scratch = {0};
   void **parameters;
+  lw_cu_maps maps;
   const lw_rt_segment *segment = &program->init;
-  lw_status status = lw__arena_alloc(&scratch, (size_t)segment->slot_count + segment->scalar_count,
-                                     sizeof *parameters, &parameters);
+  lw_status status =
+      lw__arena_alloc(&scratch, lw__rt_parameter_count(segment), sizeof *parameters, &parameters);
+  if (status == LW_OK) status = lw__cu_maps_init(segment, &scratch, &maps);
+  if (status == LW_OK) status = lw__cu_maps_update(program, segment, slots, &maps, diag);
   if (status == LW_OK) status = lw__cu_enter(gpu, diag);
   if (status == LW_OK) {
-    lw__cu_make_parameters(segment, slots, parameters);
+    lw__cu_make_parameters(segment, slots, &maps, parameters);
     status = lw__cu_put_steps(program, segment, slots, parameters, gpu->stream, diag);
     lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(gpu->stream), "the init program",
                                     NULL, status == LW_OK ? diag : NULL);

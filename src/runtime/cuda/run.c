@@ -7,6 +7,7 @@ typedef struct cu_context { /* lw_rt_context.state */
   lw_cu_event start, end;
   bool has_stream, has_start, has_end;
   void **parameters;
+  lw_cu_maps maps; /* that |parameters| point to */
   lw_cu_replay replay;
 } cu_context;
 
@@ -30,10 +31,11 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
   const lw_rt_segment *segment = &program->run;
   cu_context *state;
   LW_TRY(lw__arena_alloc(&context->memory, 1, sizeof *state, &state));
-  LW_TRY(lw__arena_alloc(&context->memory, (size_t)segment->slot_count + segment->scalar_count,
+  LW_TRY(lw__arena_alloc(&context->memory, lw__rt_parameter_count(segment),
                          sizeof *state->parameters, &state->parameters));
+  LW_TRY(lw__cu_maps_init(segment, &context->memory, &state->maps));
   context->state = state;
-  lw__cu_make_parameters(segment, context->slots, state->parameters);
+  lw__cu_make_parameters(segment, context->slots, &state->maps, state->parameters);
   LW_TRY(lw__cu_replay_init(context, &state->replay));
   LW_TRY(lw__cu_enter(gpu, diag));
   lw_status status = context_make_objects(gpu, state, diag);
@@ -106,7 +108,7 @@ static lw_status run_steps(lw_rt_context *context, lw_cu_stream stream, bool cap
 
 /* |own|: the context's stream, timed; else the caller's. */
 static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool own, lw_diag *diag) {
-  const cu_context *state = context->state;
+  cu_context *state = context->state;
   lw_rt_program *program = context->program;
   lw_cu_gpu *gpu = program->device->state;
   lw_cu_capture capture = LW_CU_CAPTURE_NONE;
@@ -114,6 +116,7 @@ static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool own, 
     LW_TRY(lw__cu_check(gpu, gpu->driver.stream_capture(stream, &capture), "cuStreamIsCapturing",
                         NULL, diag));
   }
+  LW_TRY(lw__cu_maps_update(program, &program->run, context->slots, &state->maps, diag));
   LW_TRY(run_stage_inputs(context, stream, diag));
   if (own) {
     LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->start, stream), "cuEventRecord", NULL,
