@@ -311,6 +311,44 @@ static lw_status grow_conv(grower *w, lw_value_id *out) {
   return lw__graph_conv(w->g, x, weights, &attr, out);
 }
 
+/* Large enough for matrix units: x [b, m, k] or what is there, times [k, n] that lies either way. */
+static lw_status grow_matrix(grower *w, lw_value_id *out) {
+  static const lw_dtype types[] = {LW_DTYPE_F16, LW_DTYPE_BF16};
+  lw_dtype dtype = types[pick(w, 2)];
+  lw_value_id x = any_float(w), right, eighth;
+  lw_shape shape = *shape_of(w, x);
+  uint32_t rank = shape.rank;
+  if (rank < 2 || shape.dim[rank - 1] < 16 || lw__shape_numel(&shape) > 9000) {
+    shape = lw__shape_of(3, (const int64_t[]){1 + pick(w, 2), 1 + pick(w, 70), 16 + pick(w, 60)});
+    rank = 3;
+    LW_TRY(lw__graph_input(w->g, dtype, &shape, NULL, &x));
+  } else {
+    LW_TRY(lw__graph_cast(w->g, x, dtype, &x));
+  }
+  bool turned = pick(w, 2) == 0;
+  lw_shape factor = shape;
+  for (uint32_t d = 0; d + 2 < rank; d++) factor.dim[d] = 1;
+  int64_t k = shape.dim[rank - 1], n = pick(w, 2) ? 8 * (1 + pick(w, 9)) : 1 + pick(w, 80);
+  factor.dim[rank - 2] = turned ? n : k;
+  factor.dim[rank - 1] = turned ? k : n;
+  LW_TRY(new_const(w, dtype, &factor, &right));
+  if (turned) {
+    uint8_t perm[LW_MAX_RANK];
+    for (uint32_t d = 0; d < rank; d++) perm[d] = (uint8_t)d;
+    perm[rank - 1] = (uint8_t)(rank - 2);
+    perm[rank - 2] = (uint8_t)(rank - 1);
+    LW_TRY(lw__graph_permute(w->g, right, perm, &right));
+  }
+  factor = shape;
+  factor.dim[rank - 2] = k;
+  factor.dim[rank - 1] = n;
+  LW_TRY(lw__graph_broadcast(w->g, right, &factor, &right));
+  LW_TRY(lw__graph_scalar(w->g, dtype, 0.125, &eighth));
+  lw_value_id in[2] = {0, eighth};
+  LW_TRY(lw__graph_dot(w->g, x, right, &in[0]));
+  return lw__graph_map_bc(w->g, LW_FN_MUL, in, out);
+}
+
 /* ---- growth steps of wide graphs --------------------------------------------------------------*/
 
 static lw_value_id any_of(grower *w, bool (*fits)(lw_dtype)) {
@@ -556,8 +594,9 @@ static lw_status grow(grower *w) {
       grow_cast,   grow_reshape, grow_permute, grow_slice,     grow_pad,
       grow_concat, grow_reduce,  grow_reduce,  grow_composite, grow_composite,
       grow_gather, grow_pool,    source,       grow_dot,       grow_conv,
+      grow_matrix,
   };
-  size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 2);
+  size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 3);
   lw_value_id made;
   grow_fn step = w->options->wide && pick(w, 2) ? grow_wide : steps[pick(w, (int64_t)count)];
   LW_TRY(step(w, &made));

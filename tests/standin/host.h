@@ -24,6 +24,8 @@ struct standin_host {
   void (*warp_barrier)(void);
   /* Replaces *value by the value of the lane whose number differs by xor |apart|. */
   void (*shuffle_xor)(unsigned mask, void *value, unsigned long bytes, int apart);
+  /* all[lane] = *value of every lane of the warp, |bytes| <= 16 each; the warp arrives whole. */
+  void (*gather)(const void *value, unsigned long bytes, void *all);
   float (*f16_to_f32)(unsigned short bits);
   unsigned short (*f32_to_f16)(float x);
   unsigned short (*f32_to_bf16)(float x);

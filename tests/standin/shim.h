@@ -159,5 +159,65 @@ static inline float shim_product(const lw_tensor_map *a, const lw_tensor_map *b,
                : shim_map_get(b, (unsigned)k, (unsigned)column));
   return sum;
 }
+/* Asynchronous copies and tensor cores (kernel IR: COPY, FRAG, MMA). */
+static inline void standin_copy(void *to, const void *from, bool there, unsigned long bytes) {
+  if (there)
+    memcpy(to, from, bytes);
+  else
+    memset(to, 0, bytes);
+}
+#define lw_tc_copy_4(to, from, there) standin_copy(to, from, there, 4)
+#define lw_tc_copy_8(to, from, there) standin_copy(to, from, there, 8)
+#define lw_tc_copy_16(to, from, there) standin_copy(to, from, there, 16)
+#define lw_tc_copy_end() ((void)0)
+#define lw_tc_copy_wait_0() ((void)0)
+#define lw_tc_copy_wait_1() ((void)0)
+#define lw_tc_copy_wait_2() ((void)0)
+#define lw_tc_copy_wait_3() ((void)0)
+#define lw_tc_copy_wait_4() ((void)0)
+#define lw_tc_copy_wait_5() ((void)0)
+#define lw_tc_copy_wait_6() ((void)0)
+
+static inline void standin_frag(unsigned *r, const void *own, int matrices, bool turned) {
+  const unsigned short *rows[32];
+  standin->gather(&own, sizeof own, rows);
+  int lane = (int)(threadIdx.x % 32);
+  for (int i = 0; i < matrices; i++) {
+    unsigned half[2];
+    for (int h = 0; h < 2; h++) {
+      int row = lane / 4, column = 2 * (lane % 4) + h;
+      half[h] = turned ? rows[8 * i + column][row] : rows[8 * i + row][column];
+    }
+    r[i] = half[0] | half[1] << 16;
+  }
+}
+#define lw_tc_frag_1(r, row) standin_frag(r, row, 1, false)
+#define lw_tc_frag_2(r, row) standin_frag(r, row, 2, false)
+#define lw_tc_frag_4(r, row) standin_frag(r, row, 4, false)
+#define lw_tc_frag_1t(r, row) standin_frag(r, row, 1, true)
+#define lw_tc_frag_2t(r, row) standin_frag(r, row, 2, true)
+#define lw_tc_frag_4t(r, row) standin_frag(r, row, 4, true)
+
+static inline float standin_half(unsigned word, int high, bool bf16) {
+  unsigned bits = high ? word >> 16 : word & 0xffffu;
+  return bf16 ? __uint_as_float(bits << 16) : standin->f16_to_f32((unsigned short)bits);
+}
+static inline void standin_mma(float *d, const unsigned *a, const unsigned *b, bool bf16) {
+  unsigned all_a[32][4], all_b[32][2];
+  standin->gather(a, 16, all_a);
+  standin->gather(b, 8, all_b);
+  int lane = (int)(threadIdx.x % 32);
+  for (int e = 0; e < 4; e++) {
+    int row = lane / 4 + e / 2 * 8, column = 2 * (lane % 4) + e % 2;
+    for (int k = 0; k < 16; k++) {
+      const unsigned *from_a = all_a[row % 8 * 4 + k % 8 / 2],
+                     *from_b = all_b[column * 4 + k % 8 / 2];
+      d[e] += standin_half(from_a[row / 8 + k / 8 * 2], k % 2, bf16) *
+              standin_half(from_b[k / 8], k % 2, bf16);
+    }
+  }
+}
+#define lw_tc_mma_f16(d, a, b) standin_mma(d, a, b, false)
+#define lw_tc_mma_bf16(d, a, b) standin_mma(d, a, b, true)
 
 #endif

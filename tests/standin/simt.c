@@ -25,6 +25,7 @@ typedef enum fiber_state {
   FIBER_BARRIER,
   FIBER_WARP,
   FIBER_SHUFFLE,
+  FIBER_GATHER,
   FIBER_DONE
 } fiber_state;
 
@@ -38,6 +39,7 @@ typedef struct fiber {
   char *stack;
   unsigned mask, apart, bytes;
   unsigned char value[16], result[16];
+  unsigned char *all; /* GATHER: where the values of the warp go */
 } fiber;
 
 static struct standin_host host;
@@ -130,6 +132,14 @@ static UNCHECKED void host_shuffle_xor(unsigned mask, void *value, unsigned long
   for (unsigned long i = 0; i < bytes; i++) ((unsigned char *)value)[i] = self->result[i];
 }
 
+static UNCHECKED void host_gather(const void *value, unsigned long bytes, void *all) {
+  fiber *self = current;
+  self->bytes = (unsigned)bytes;
+  self->all = all;
+  for (unsigned long i = 0; i < bytes; i++) self->value[i] = ((const unsigned char *)value)[i];
+  fiber_yield(FIBER_GATHER);
+}
+
 static float host_f16_to_f32(unsigned short bits) { return (float)lw__f16_to_f64(bits); }
 static unsigned short host_f32_to_f16(float x) { return lw__f64_to_f16((double)x); }
 static unsigned short host_f32_to_bf16(float x) { return lw__f64_to_bf16((double)x); }
@@ -142,6 +152,7 @@ const struct standin_host *simt_host(void) {
   host.barrier = host_barrier;
   host.warp_barrier = host_warp_barrier;
   host.shuffle_xor = host_shuffle_xor;
+  host.gather = host_gather;
   host.f16_to_f32 = host_f16_to_f32;
   host.f32_to_f16 = host_f32_to_f16;
   host.f32_to_bf16 = host_f32_to_bf16;
@@ -191,12 +202,25 @@ static void release(unsigned first, unsigned count) {
   for (unsigned t = first; t < first + count; t++) fibers[t].state = FIBER_READY;
 }
 
+/* Every lane of the warp gets the values of all. */
+static void gather(unsigned first, unsigned count) {
+  for (unsigned t = first; t < first + count; t++)
+    for (unsigned lane = 0; lane < count; lane++)
+      memcpy(fibers[t].all + (size_t)lane * fibers[t].bytes, fibers[first + lane].value,
+             fibers[t].bytes);
+  release(first, count);
+}
+
 /* True when somebody can go on. */
 static bool meet(unsigned threads) {
   bool any = false;
   for (unsigned first = 0; first < threads; first += 32) {
     unsigned count = threads - first < 32 ? threads - first : 32;
     any = meet_shuffles(first, count) || any;
+    if (count_state(first, count, FIBER_GATHER) == count) {
+      gather(first, count);
+      any = true;
+    }
     if (count_state(first, count, FIBER_WARP) == count) {
       release(first, count);
       any = true;

@@ -53,13 +53,28 @@ static const char *put_asm(const char *at, lw_text *out) {
   return at + 1;
 }
 
+/* The end of a helper that shim.h has: "LW_HELPER void lw_tc_NAME(..) { .. }", or NULL. */
+static const char *skip_helper(const char *at) {
+  if (!starts(at, "LW_HELPER void lw_tc_")) return NULL;
+  const char *end = strchr(at, '{');
+  for (int depth = 0; *end != '\0'; end++) {
+    depth += *end == '{' ? 1 : *end == '}' ? -1 : 0;
+    if (depth == 0) return end + 1;
+  }
+  return NULL;
+}
+
 static void put_body(const char *source, lw_text *out) {
   const char *from = source;
   for (const char *at = source; *at != '\0';) {
     const char *next = NULL;
     bool begins = at == source || !(isalnum((unsigned char)at[-1]) || at[-1] == '_');
-    if (begins &&
-        (starts(at, "extern \"C\"") || starts(at, "extern __shared__") || starts(at, "asm("))) {
+    const char *skipped = begins ? skip_helper(at) : NULL;
+    if (skipped != NULL) {
+      lw__text_add_n(out, from, (size_t)(at - from));
+      next = skipped;
+    } else if (begins && (starts(at, "extern \"C\"") || starts(at, "extern __shared__") ||
+                          starts(at, "asm("))) {
       lw__text_add_n(out, from, (size_t)(at - from));
       if (starts(at, "asm(")) {
         next = put_asm(at, out);
@@ -101,7 +116,8 @@ static int put_arguments(const char *list, const char *end, int *out_maps, lw_te
 }
 
 static bool threads_meet(const char *body, const char *end) {
-  static const char *const words[] = {"__sync", "__shfl", "lw_warp_", "lw_block_", "lw_shuffle"};
+  static const char *const words[] = {"__sync",     "__shfl",     "lw_warp_", "lw_block_",
+                                      "lw_shuffle", "lw_tc_frag", "lw_tc_mma"};
   for (size_t i = 0; i < LW_ARRAY_COUNT(words); i++) {
     if (memmem(body, (size_t)(end - body), words[i], strlen(words[i])) != NULL) return true;
   }

@@ -283,6 +283,92 @@ static void cuda_store_vector(lw_printer *p, const lw_kinstr *in) {
   }
 }
 
+/* ---- shared memory and tensor cores -----------------------------------------------------------*/
+
+static void cuda_shared_element(lw_printer *p, uint32_t array, lw_kval index, uint32_t more) {
+  lw__text_add(p->out, "h%u + ", array);
+  lw__printer_value(p, index);
+  if (more != 0) lw__text_add(p->out, " + %u", more);
+}
+
+/* Word or element |at| of a local array, as an address. */
+static void cuda_local_place(lw_printer *p, uint32_t array, lw_kval at) {
+  uint32_t bytes = cuda_elem_bytes(p->kernel->locals.data[array].dtype);
+  lw__text_add(p->out, "l%u + ", array);
+  if (bytes < 4)
+    cuda_packed_index(p, at, 4 / bytes, 0);
+  else
+    lw__printer_element(p, at, 0);
+}
+
+static void cuda_shared_vector(lw_printer *p, const lw_kinstr *in) {
+  static const char *const types[4] = {"unsigned", "uint2", "", "uint4"};
+  cuda_wide w = cuda_wide_of(p, in);
+  uint32_t words = w.words == 0 ? 1 : w.words, total = in->width * w.elem_bytes / 4;
+  for (uint32_t first = 0; first < total; first += words) {
+    lw__printer_line(p);
+    if (in->op == LW_K_SGETV) {
+      lw__text_add(p->out, "{ const %s t = lw_get_x%u(", types[words - 1], words);
+      cuda_shared_element(p, in->object, in->b, first * 4 / w.elem_bytes);
+      lw__text_add(p->out, ", true);");
+      cuda_take_words(p, in, w, first);
+      lw__text_add(p->out, " }\n");
+      continue;
+    }
+    if (in->c != LW_NONE) {
+      lw__text_add(p->out, "if (");
+      lw__printer_value(p, in->c);
+      lw__text_add(p->out, ") ");
+    }
+    lw__text_add(p->out, "lw_put_x%u(", words);
+    cuda_shared_element(p, in->object, in->b, first * 4 / w.elem_bytes);
+    for (uint32_t k = 0; k < words; k++) {
+      lw__text_add(p->out, ", ");
+      cuda_give_word(p, in, w, first + k);
+    }
+    lw__text_add(p->out, ");\n");
+  }
+}
+
+static void cuda_copy(lw_printer *p, const lw_kinstr *in) {
+  uint32_t bytes = in->width * cuda_elem_bytes(p->kernel->buffers.data[in->object].dtype);
+  lw__text_add(p->out, "lw_tc_copy_%u(", bytes);
+  cuda_shared_element(p, in->local, in->d, 0);
+  lw__text_add(p->out, ", b%u + (", in->object);
+  lw__printer_place(p, in, 0);
+  lw__text_add(p->out, "), ");
+  lw__printer_pred(p, in->c, "true");
+  lw__text_add(p->out, ");\n");
+}
+
+static void cuda_gpu(lw_printer *p, const lw_kinstr *in) {
+  if (in->op == LW_K_SGETV || in->op == LW_K_SSETV) {
+    cuda_shared_vector(p, in);
+    return;
+  }
+  lw__printer_line(p);
+  switch ((lw_kop)in->op) {
+    case LW_K_COPY: cuda_copy(p, in); break;
+    case LW_K_COPY_END: lw__text_add(p->out, "lw_tc_copy_end();\n"); break;
+    case LW_K_COPY_WAIT: lw__text_add(p->out, "lw_tc_copy_wait_%u();\n", in->width); break;
+    case LW_K_FRAG:
+      lw__text_add(p->out, "lw_tc_frag_%u%s(", in->width, in->fn ? "t" : "");
+      cuda_local_place(p, in->local, in->d);
+      lw__text_add(p->out, ", ");
+      cuda_shared_element(p, in->object, in->b, 0);
+      lw__text_add(p->out, ");\n");
+      break;
+    default:
+      lw__text_add(p->out, "lw_tc_mma_%s(", lw_dtype_name(p->kernel->locals.data[in->local].dtype));
+      cuda_local_place(p, in->object, in->a);
+      lw__text_add(p->out, ", ");
+      cuda_local_place(p, in->local, in->b);
+      lw__text_add(p->out, ", ");
+      cuda_local_place(p, in->other, in->c);
+      lw__text_add(p->out, ");\n");
+  }
+}
+
 /* ---- threads ----------------------------------------------------------------------------------*/
 
 static void cuda_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
@@ -318,6 +404,7 @@ static const lw_printer_target cuda_target = {
     .product_helpers = &lw__emit_helpers_product_sm90,
     .product_begin = LW_PRODUCT_MARK_BEGIN "helpers */\n",
     .product_end = LW_PRODUCT_MARK_END "helpers */\n",
+    .gpu = cuda_gpu,
 };
 
 lw_status lw__emit_cuda(const lw_kernel *const *kernels, const char *const *names, uint32_t count,

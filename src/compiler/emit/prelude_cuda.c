@@ -52,6 +52,54 @@
 #define SMALL_TYPES \
   (LW_HELPER_BOOL | LW_HELPER_BIT(I8) | LW_HELPER_BIT(I16) | LW_HELPER_BIT(U8) | LW_HELPER_BIT(U16))
 
+#define COPY(bytes, cache)                                                               \
+  {                                                                                      \
+    "lw_tc_copy_" bytes, 0, 0,                                                           \
+        "LW_HELPER void lw_tc_copy_" bytes                                               \
+        "(void *to, const void *from, bool there) {\n"                                   \
+        "  asm volatile(\"cp.async." cache ".shared.global [%0], [%1], " bytes           \
+        ", %2;\"\n"                                                                      \
+        "               :: \"r\"((unsigned)__cvta_generic_to_shared(to)), \"l\"(from), " \
+        "\"r\"(there ? " bytes                                                           \
+        " : 0) : \"memory\");\n"                                                         \
+        "}"                                                                              \
+  }
+#define WAIT(groups)                                                       \
+  {                                                                        \
+    "lw_tc_copy_wait_" groups, 0, 0,                                       \
+        "LW_HELPER void lw_tc_copy_wait_" groups                           \
+        "() { asm volatile(\"cp.async.wait_group " groups ";\" ::: \"memory\"); }" \
+  }
+#define FRAG(count, suffix, trans, registers, row, outputs)                                   \
+  {                                                                                           \
+    "lw_tc_frag_" count suffix, 0, 0,                                                         \
+        "LW_HELPER void lw_tc_frag_" count suffix                                             \
+        "(unsigned *r, const void *row) {\n"                                                  \
+        "  asm volatile(\"ldmatrix.sync.aligned.m8n8.x" count trans ".shared.b16 {" registers \
+        "}, [" row                                                                            \
+        "];\"\n"                                                                              \
+        "               : " outputs                                                           \
+        " : \"r\"((unsigned)__cvta_generic_to_shared(row)));\n"                               \
+        "}"                                                                                   \
+  }
+#define FRAG1(suffix, trans) FRAG("1", suffix, trans, "%0", "%1", "\"=r\"(r[0])")
+#define FRAG2(suffix, trans) FRAG("2", suffix, trans, "%0, %1", "%2", "\"=r\"(r[0]), \"=r\"(r[1])")
+#define FRAG4(suffix, trans)                       \
+  FRAG("4", suffix, trans, "%0, %1, %2, %3", "%4", \
+       "\"=r\"(r[0]), \"=r\"(r[1]), \"=r\"(r[2]), \"=r\"(r[3])")
+#define MMA(type)                                                                            \
+  {                                                                                          \
+    "lw_tc_mma_" type, 0, 0,                                                                 \
+        "LW_HELPER void lw_tc_mma_" type                                                     \
+        "(float *d, const unsigned *a, const unsigned *b) {\n"                               \
+        "  asm volatile(\"mma.sync.aligned.m16n8k16.row.col.f32." type "." type              \
+        ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};\"\n"           \
+        "               : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3])\n"          \
+        "               : \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"r\"(b[0]), " \
+        "\"r\"(b[1]));\n"                                                                    \
+        "}"                                                                                  \
+  }
+
 static const lw_helper rows[] = {
     {"lw_bits_of_f32", 0, 0,
      "LW_HELPER unsigned lw_bits_of_f32(float x) { return __float_as_uint(x); }"},
@@ -158,6 +206,29 @@ static const lw_helper rows[] = {
      "LW_HELPER float lw_of_word_f32(unsigned w) { return __uint_as_float(w); }"},
     {"lw_of_word_$t", LW_HELPER_BIT(I32) | LW_HELPER_BIT(U32), 0,
      "LW_HELPER $T lw_of_word_$t(unsigned w) { return ($T)w; }"},
+    /* Asynchronous copies to shared memory and tensor cores. A source of 0 bytes gives zeros. Names
+     * with lw_tc_ are what a host has to bring itself. */
+    COPY("4", "ca"),
+    COPY("8", "ca"),
+    COPY("16", "cg"),
+    {"lw_tc_copy_end", 0, 0,
+     "LW_HELPER void lw_tc_copy_end() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); "
+     "}"},
+    WAIT("0"),
+    WAIT("1"),
+    WAIT("2"),
+    WAIT("3"),
+    WAIT("4"),
+    WAIT("5"),
+    WAIT("6"),
+    FRAG1("", ""),
+    FRAG1("t", ".trans"),
+    FRAG2("", ""),
+    FRAG2("t", ".trans"),
+    FRAG4("", ""),
+    FRAG4("t", ".trans"),
+    MMA("f16"),
+    MMA("bf16"),
     /* threads */
     {"lw_shuffle_xor_$t", NUMBERS & ~SMALL_TYPES, 0,
      "LW_HELPER $T lw_shuffle_xor_$t(unsigned mask, $T v, int apart) { return "

@@ -131,7 +131,7 @@ bool lw__printer_uses_buffer(const lw_printer *p, uint32_t buffer) {
   for (uint32_t id = 0; id < p->kernel->instrs.count; id++) {
     const lw_kinstr *in = lw__printer_instr(p, id);
     bool access = in->op == LW_K_LOAD || in->op == LW_K_STORE || in->op == LW_K_LOADV ||
-                  in->op == LW_K_STOREV;
+                  in->op == LW_K_STOREV || in->op == LW_K_COPY;
     if (access && p->live[id] != 0 && in->object == buffer) return true;
   }
   return false;
@@ -256,6 +256,13 @@ static void print_statement(lw_printer *p, const lw_kinstr *in) {
     case LW_K_LSET: p->target->local_set(p, in); break;
     case LW_K_LOADV: p->target->load_vector(p, in); break;
     case LW_K_STOREV: p->target->store_vector(p, in); break;
+    case LW_K_SGETV:
+    case LW_K_SSETV:
+    case LW_K_COPY:
+    case LW_K_COPY_END:
+    case LW_K_COPY_WAIT:
+    case LW_K_FRAG:
+    case LW_K_MMA: p->target->gpu(p, in); break;
     case LW_K_BARRIER:
       lw__printer_line(p);
       lw__text_add(p->out, "__syncthreads();\n");

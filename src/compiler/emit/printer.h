@@ -28,6 +28,7 @@ typedef struct lw_printer_target {
   lw_status (*product)(lw_printer *p, const char *name);
   const lw_helper_table *product_helpers;
   const char *product_begin, *product_end; /* lines around these helpers */
+  void (*gpu)(lw_printer *p, const lw_kinstr *in); /* a statement: SGETV, SSETV, COPY .. MMA */
 } lw_printer_target;
 
 struct lw_printer {

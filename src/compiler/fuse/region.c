@@ -701,3 +701,24 @@ lw_status lw__region_place(lw_region *region, const lw_ix *space) {
   lw_vec_free(&p.work);
   return status;
 }
+
+/* ---- matrix units -----------------------------------------------------------------------------*/
+
+lw_elem lw__elem_unwidened(const lw_elem_pool *pool, lw_elem e) {
+  for (;;) {
+    const lw_elem_node *n = lw__elem_node(pool, e);
+    if (n->kind != LW_ELEM_MAP || n->fn != LW_FN_CAST || n->dtype != LW_DTYPE_F32) return e;
+    lw_dtype from = lw__elem_node(pool, n->arg[0])->dtype;
+    if (from != LW_DTYPE_F16 && from != LW_DTYPE_BF16) return e;
+    e = n->arg[0];
+  }
+}
+
+lw_dtype lw__region_matrix_type(const lw_region *region) {
+  if (region->lhs == LW_NONE || region->rhs == LW_NONE) return LW_DTYPE_NONE;
+  const lw_elem_pool *pool = &region->pool;
+  lw_dtype lhs = lw__elem_node(pool, lw__elem_unwidened(pool, region->lhs))->dtype;
+  lw_dtype rhs = lw__elem_node(pool, lw__elem_unwidened(pool, region->rhs))->dtype;
+  bool narrow = lhs == LW_DTYPE_F16 || lhs == LW_DTYPE_BF16;
+  return narrow && lhs == rhs ? lhs : LW_DTYPE_NONE;
+}

@@ -85,6 +85,12 @@ uint32_t lw__region_buffer_count(const lw_region *region);
  * May be called once per region. */
 lw_status lw__region_place(lw_region *region, const lw_ix *space) LW_MUST_CHECK;
 
+/* DOT, CONV: F16 or BF16 when both factors are exactly of that type (before the casts that widen
+ * them), so that matrix units may multiply them; else NONE. After place. */
+lw_dtype lw__region_matrix_type(const lw_region *region);
+/* |e| without casts that only widen a narrow float. */
+lw_elem lw__elem_unwidened(const lw_elem_pool *pool, lw_elem e);
+
 /* Is |value| (result of a member) read outside the region, or a graph output? */
 bool lw__region_is_output(const lw_region_context *ctx, lw_value_id value);
 

@@ -25,7 +25,11 @@ static barrier_effect barrier_instr(const lw_kernel *kernel, const lw_kinstr *in
   switch ((lw_kop)in->op) {
     case LW_K_BARRIER: return (barrier_effect){0, true};
     case LW_K_SGET:
-    case LW_K_SSET: return (barrier_effect){barrier_bit(in->object), false};
+    case LW_K_SSET:
+    case LW_K_SGETV:
+    case LW_K_SSETV:
+    case LW_K_FRAG: return (barrier_effect){barrier_bit(in->object), false};
+    case LW_K_COPY: return (barrier_effect){barrier_bit(in->local), false};
     case LW_K_REDUCE:
       if (in->width <= 32) return (barrier_effect){0, false};
       return (barrier_effect){barrier_bit(in->object), true};

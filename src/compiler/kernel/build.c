@@ -84,7 +84,7 @@ static lw_kinstr kb_blank(lw_kop op, lw_dtype dtype) {
   memset(&in, 0, sizeof in);
   in.op = (uint8_t)op;
   in.dtype = (uint8_t)dtype;
-  in.a = in.b = in.c = in.d = in.object = in.local = in.region = LW_NONE;
+  in.a = in.b = in.c = in.d = in.object = in.local = in.other = in.region = LW_NONE;
   return in;
 }
 
@@ -515,6 +515,30 @@ void lw__kb_sset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, l
   kb_here(kb, &in);
 }
 
+void lw__kb_sgetv(lw_kbuilder *kb, uint32_t array, lw_kval index, uint32_t local, lw_kval at,
+                  uint32_t width) {
+  lw_kinstr in = kb_blank(LW_K_SGETV, LW_DTYPE_NONE);
+  in.object = array;
+  in.b = index;
+  in.local = local;
+  in.d = kb_at(kb, at);
+  in.width = width;
+  kb_here(kb, &in);
+}
+
+void lw__kb_ssetv(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, uint32_t local,
+                  lw_kval at, uint32_t width) {
+  if (kb_is_int(kb, pred, 0)) return;
+  lw_kinstr in = kb_blank(LW_K_SSETV, LW_DTYPE_NONE);
+  in.object = array;
+  in.b = index;
+  in.c = kb_is_int(kb, pred, 1) ? LW_NONE : pred;
+  in.local = local;
+  in.d = kb_at(kb, at);
+  in.width = width;
+  kb_here(kb, &in);
+}
+
 lw_kval lw__kb_lget(lw_kbuilder *kb, uint32_t array, lw_kval index) {
   if (!kb_check(kb, array < kb->kernel->locals.count, "no such local array")) return LW_NONE;
   lw_kinstr in = kb_blank(LW_K_LGET, lw__kvalue_type(kb->kernel->locals.data[array].dtype));
@@ -547,6 +571,53 @@ lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, ui
 
 void lw__kb_barrier(lw_kbuilder *kb) {
   lw_kinstr in = kb_blank(LW_K_BARRIER, LW_DTYPE_NONE);
+  kb_here(kb, &in);
+}
+
+/* ---- tensor cores -----------------------------------------------------------------------------*/
+
+void lw__kb_copy(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred,
+                 uint32_t shared, lw_kval at, uint32_t width) {
+  lw_kinstr in = kb_blank(LW_K_COPY, LW_DTYPE_NONE);
+  kb_access(kb, &in, buffer, base, index, pred); /* where it never happens it still gives zeros */
+  in.local = shared;
+  in.d = at;
+  in.width = width;
+  kb_here(kb, &in);
+}
+
+void lw__kb_copy_end(lw_kbuilder *kb) {
+  lw_kinstr in = kb_blank(LW_K_COPY_END, LW_DTYPE_NONE);
+  kb_here(kb, &in);
+}
+
+void lw__kb_copy_wait(lw_kbuilder *kb, uint32_t groups_under_way) {
+  lw_kinstr in = kb_blank(LW_K_COPY_WAIT, LW_DTYPE_NONE);
+  in.width = groups_under_way;
+  kb_here(kb, &in);
+}
+
+void lw__kb_frag(lw_kbuilder *kb, uint32_t shared, lw_kval index, bool transposed, uint32_t local,
+                 lw_kval at, uint32_t matrices) {
+  lw_kinstr in = kb_blank(LW_K_FRAG, LW_DTYPE_NONE);
+  in.object = shared;
+  in.b = index;
+  in.fn = transposed;
+  in.local = local;
+  in.d = kb_at(kb, at);
+  in.width = matrices;
+  kb_here(kb, &in);
+}
+
+void lw__kb_mma(lw_kbuilder *kb, uint32_t acc, lw_kval acc_at, uint32_t a, lw_kval a_at, uint32_t b,
+                lw_kval b_at) {
+  lw_kinstr in = kb_blank(LW_K_MMA, LW_DTYPE_NONE);
+  in.object = acc;
+  in.a = kb_at(kb, acc_at);
+  in.local = a;
+  in.b = kb_at(kb, a_at);
+  in.other = b;
+  in.c = kb_at(kb, b_at);
   kb_here(kb, &in);
 }
 

@@ -48,10 +48,23 @@ void lw__kb_storev(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index
                    uint32_t local, lw_kval at, uint32_t width);
 lw_kval lw__kb_sget(lw_kbuilder *kb, uint32_t array, lw_kval index);
 void lw__kb_sset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, lw_kval value);
+void lw__kb_sgetv(lw_kbuilder *kb, uint32_t array, lw_kval index, uint32_t local, lw_kval at,
+                  uint32_t width);
+void lw__kb_ssetv(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, uint32_t local,
+                  lw_kval at, uint32_t width);
 lw_kval lw__kb_lget(lw_kbuilder *kb, uint32_t array, lw_kval index);
 void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value);
 lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, uint32_t scratch);
 void lw__kb_barrier(lw_kbuilder *kb);
+/* |shared|[at ..] = |width| elements of |buffer|, asynchronously. */
+void lw__kb_copy(lw_kbuilder *kb, uint32_t buffer, lw_kval base, lw_kval index, lw_kval pred,
+                 uint32_t shared, lw_kval at, uint32_t width);
+void lw__kb_copy_end(lw_kbuilder *kb);
+void lw__kb_copy_wait(lw_kbuilder *kb, uint32_t groups_under_way);
+void lw__kb_frag(lw_kbuilder *kb, uint32_t shared, lw_kval index, bool transposed, uint32_t local,
+                 lw_kval at, uint32_t matrices);
+void lw__kb_mma(lw_kbuilder *kb, uint32_t acc, lw_kval acc_at, uint32_t a, lw_kval a_at, uint32_t b,
+                lw_kval b_at);
 /* Opens a loop: returns its variable. Close in reverse order with lw__kb_end. */
 lw_kval lw__kb_for(lw_kbuilder *kb, lw_dtype index_type, lw_kval lo, lw_kval hi, lw_kval step,
                    lw_kloop loop);

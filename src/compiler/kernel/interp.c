@@ -162,6 +162,40 @@ static lw_status ki_array(ki *k, uint32_t id, const lw_kinstr *in, uint32_t t) {
   }
 }
 
+static lw_status ki_shared_vector(ki *k, const lw_kinstr *in, uint32_t t) {
+  int64_t at = ki_index(k, in->b, t), first = ki_index(k, in->d, t);
+  if (!ki_allowed(k, in, t)) return LW_OK;
+  if (at % in->width != 0)
+    return ki_fail(k, t, "element %lld is not a multiple of the width %u", (long long)at,
+                   in->width);
+  for (uint32_t i = 0; i < in->width; i++) {
+    lw_scalar x;
+    if (in->op == LW_K_SGETV) {
+      LW_TRY(ki_shared_get(k, in->object, at + i, t, &x));
+      LW_TRY(ki_local_set(k, in->local, first + i, t, x));
+    } else {
+      LW_TRY(ki_local_get(k, in->local, first + i, t, &x));
+      LW_TRY(ki_shared_set(k, in->object, at + i, t, x));
+    }
+  }
+  return LW_OK;
+}
+
+static lw_status ki_copy_begin(ki *k, const lw_kinstr *in, uint32_t t) {
+  int64_t at = 0, to = ki_index(k, in->d, t);
+  bool allowed = ki_allowed(k, in, t);
+  if (allowed) LW_TRY(ki_place(k, in, t, in->width, &at));
+  if (at % in->width != 0 || to % in->width != 0)
+    return ki_fail(k, t, "a copy from element %lld to %lld: not multiples of the width %u",
+                   (long long)at, (long long)to, in->width);
+  for (uint32_t i = 0; i < in->width; i++) {
+    lw_scalar x = {.i = 0};
+    if (allowed) LW_TRY(ki_buffer_get(k, in->object, at + i, t, &x));
+    LW_TRY(ki_shared_send(k, in->local, to + i, t, x));
+  }
+  return LW_OK;
+}
+
 static lw_status ki_access(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mask) {
   for (uint32_t t = 0; t < k->threads; t++) {
     if (mask[t] == 0) continue;
@@ -170,6 +204,10 @@ static lw_status ki_access(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
       case LW_K_STORE: LW_TRY(ki_load_store(k, id, in, t)); break;
       case LW_K_LOADV:
       case LW_K_STOREV: LW_TRY(ki_load_store_vector(k, in, t)); break;
+      case LW_K_SGETV:
+      case LW_K_SSETV: LW_TRY(ki_shared_vector(k, in, t)); break;
+      case LW_K_COPY: LW_TRY(ki_copy_begin(k, in, t)); break;
+      case LW_K_COPY_END: k->groups[t]++; break;
       default: LW_TRY(ki_array(k, id, in, t)); break;
     }
   }
@@ -235,6 +273,72 @@ static lw_status ki_reduce(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
   return ki_butterfly(k, in, in->width, mask, k->values[id]);
 }
 
+/* ---- tensor cores -----------------------------------------------------------------------------*/
+
+/* Warps of which all threads or none are active. */
+static lw_status ki_whole_warps(const ki *k, const uint8_t *mask) {
+  for (uint32_t t = 0; t < k->threads; t++)
+    if (mask[t] != mask[t / 32 * 32]) return ki_fail(k, t, "a warp does not arrive whole");
+  return LW_OK;
+}
+
+static lw_status ki_frag(ki *k, const lw_kinstr *in, const uint8_t *mask) {
+  LW_TRY(ki_whole_warps(k, mask));
+  for (uint32_t t = 0; t < k->threads; t++) {
+    uint32_t lane = t % 32, warp = t - lane;
+    if (mask[t] == 0) continue;
+    for (uint32_t e = 0; e < 2 * in->width; e++) {
+      uint32_t row = lane / 4, column = 2 * (lane % 4) + e % 2;
+      uint32_t from = warp + e / 2 * 8 + (in->fn ? column : row);
+      int64_t at = k->values[in->b][from].i;
+      if (at % 8 != 0) return ki_fail(k, from, "row at %lld: not a multiple of 8", (long long)at);
+      lw_scalar x;
+      LW_TRY(ki_shared_get(k, in->object, at + (in->fn ? row : column), t, &x));
+      LW_TRY(ki_local_set(k, in->local, ki_index(k, in->d, t) + e, t, x));
+    }
+  }
+  return LW_OK;
+}
+
+/* Element |e| of the fragments of a warp's lanes, from |array| at |at|. */
+static lw_status ki_fragment(ki *k, uint32_t array, lw_kval at, uint32_t t, uint32_t e,
+                             float *out) {
+  lw_scalar x;
+  LW_TRY(ki_local_get(k, array, ki_index(k, at, t) + e, t, &x));
+  *out = (float)x.f;
+  return LW_OK;
+}
+
+static lw_status ki_mma_warp(ki *k, const lw_kinstr *in, uint32_t warp) {
+  float a[16][16], b[16][8];
+  for (uint32_t lane = 0; lane < 32; lane++) {
+    uint32_t g = lane / 4, c = 2 * (lane % 4);
+    for (uint32_t e = 0; e < 8; e++)
+      LW_TRY(ki_fragment(k, in->local, in->b, warp + lane, e,
+                         &a[g + e / 2 % 2 * 8][c + e % 2 + e / 4 * 8]));
+    for (uint32_t e = 0; e < 4; e++)
+      LW_TRY(ki_fragment(k, in->other, in->c, warp + lane, e, &b[c + e % 2 + e / 2 * 8][g]));
+  }
+  for (uint32_t lane = 0; lane < 32; lane++) {
+    for (uint32_t e = 0; e < 4; e++) {
+      uint32_t row = lane / 4 + e / 2 * 8, column = 2 * (lane % 4) + e % 2;
+      float sum;
+      LW_TRY(ki_fragment(k, in->object, in->a, warp + lane, e, &sum));
+      for (uint32_t i = 0; i < 16; i++) sum += a[row][i] * b[i][column];
+      LW_TRY(ki_local_set(k, in->object, ki_index(k, in->a, warp + lane) + e, warp + lane,
+                          (lw_scalar){.f = (double)sum}));
+    }
+  }
+  return LW_OK;
+}
+
+static lw_status ki_mma(ki *k, const lw_kinstr *in, const uint8_t *mask) {
+  LW_TRY(ki_whole_warps(k, mask));
+  for (uint32_t warp = 0; warp < k->threads; warp += 32)
+    if (mask[warp] != 0) LW_TRY(ki_mma_warp(k, in, warp));
+  return LW_OK;
+}
+
 /* ---- regions ----------------------------------------------------------------------------------*/
 
 static lw_status ki_if(ki *k, const lw_kinstr *in, unsigned depth, const uint8_t *mask) {
@@ -294,6 +398,9 @@ static lw_status ki_run_instr(ki *k, uint32_t id, unsigned depth, const uint8_t 
     case LW_K_ROUND: return ki_unary(k, id, in, mask);
     case LW_K_REDUCE: return ki_reduce(k, id, in, mask);
     case LW_K_BARRIER: return ki_barrier(k, mask);
+    case LW_K_COPY_WAIT: return ki_shared_arrive(k, mask, in->width);
+    case LW_K_FRAG: return ki_frag(k, in, mask);
+    case LW_K_MMA: return ki_mma(k, in, mask);
     case LW_K_FOR: return ki_for(k, id, in, depth, mask);
     case LW_K_IF: return ki_if(k, in, depth, mask);
     case LW_K_CONST:
@@ -346,6 +453,8 @@ static lw_status ki_launch(ki *k, int64_t grid) {
   for (k->block = 0; k->block < grid; k->block++) {
     k->block_epoch = ++k->epoch;
     LW_TRY(ki_region(k, 0, 0));
+    if (k->copies.count > 0)
+      return ki_fail(k, k->copies.data[0].thread, "the block ends while a copy is under way");
   }
   return LW_OK;
 }
@@ -360,6 +469,7 @@ lw_status lw__kinterp_run(const lw_kernel *kernel, int64_t grid, const lw_kinter
   lw_status status = ki_init(&k);
   if (status == LW_OK) status = ki_launch(&k, grid);
   if (out_counts != NULL) *out_counts = k.counts;
+  lw_vec_free(&k.copies);
   lw__arena_deinit(&k.arena);
   return status;
 }

@@ -55,6 +55,7 @@ lw_status ki_memory_init(ki *k) {
   LW_TRY(lw__arena_alloc(&k->arena, kernel->shared.count + 1, sizeof *k->shared_cells,
                          &k->shared_cells));
   LW_TRY(lw__arena_alloc(&k->arena, kernel->locals.count + 1, sizeof *k->locals, &k->locals));
+  LW_TRY(lw__arena_alloc(&k->arena, k->threads, sizeof *k->groups, &k->groups));
   for (uint32_t i = 0; i < kernel->shared.count; i++) {
     uint32_t count = kernel->shared.data[i].count;
     LW_TRY(lw__arena_alloc(&k->arena, count, sizeof(lw_scalar), &k->shared[i]));
@@ -167,6 +168,9 @@ static lw_status ki_check_index(const ki *k, int64_t index, uint32_t count, uint
 lw_status ki_shared_get(ki *k, uint32_t array, int64_t index, uint32_t thread, lw_scalar *out) {
   LW_TRY(ki_check_index(k, index, k->kernel->shared.data[array].count, thread, "shared", array));
   ki_cell *cell = &k->shared_cells[array][index];
+  if (cell->under_way)
+    return ki_fail(k, thread, "shared %u[%lld] is read before its copy has arrived", array,
+                   (long long)index);
   if (cell->write_epoch < k->block_epoch)
     return ki_fail(k, thread, "shared %u[%lld] is read before it is written", array,
                    (long long)index);
@@ -177,8 +181,33 @@ lw_status ki_shared_get(ki *k, uint32_t array, int64_t index, uint32_t thread, l
 lw_status ki_shared_set(ki *k, uint32_t array, int64_t index, uint32_t thread, lw_scalar x) {
   const lw_karray *info = &k->kernel->shared.data[array];
   LW_TRY(ki_check_index(k, index, info->count, thread, "shared", array));
+  if (k->shared_cells[array][index].under_way)
+    return ki_fail(k, thread, "shared %u[%lld] is written while a copy to it is under way", array,
+                   (long long)index);
   k->shared[array][index] = ki_to_memory(info->dtype, x);
   return ki_mark_write(k, &k->shared_cells[array][index], thread, "shared", array, index);
+}
+
+lw_status ki_shared_send(ki *k, uint32_t array, int64_t index, uint32_t thread, lw_scalar x) {
+  LW_TRY(ki_shared_set(k, array, index, thread, x));
+  k->shared_cells[array][index].under_way = true;
+  ki_copy copy = {array, thread, k->groups[thread], index, x};
+  return lw_vec_push(&k->copies, copy);
+}
+
+lw_status ki_shared_arrive(ki *k, const uint8_t *mask, uint32_t keep) {
+  uint32_t kept = 0;
+  for (uint32_t i = 0; i < k->copies.count; i++) {
+    ki_copy copy = k->copies.data[i];
+    if (mask[copy.thread] == 0 || copy.group + keep >= k->groups[copy.thread]) {
+      k->copies.data[kept++] = copy;
+      continue;
+    }
+    k->shared_cells[copy.array][copy.index].under_way = false;
+    LW_TRY(ki_shared_set(k, copy.array, copy.index, copy.thread, copy.value));
+  }
+  k->copies.count = kept;
+  return LW_OK;
 }
 
 /* Iterations of a VECTOR loop may not meet in an element that one of them writes. */

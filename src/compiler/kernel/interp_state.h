@@ -12,6 +12,7 @@ typedef struct ki_cell {
   uint32_t write_epoch, read_epoch;
   uint32_t write_block, read_block; /* block + 1; 0: none; KI_MANY: several */
   uint16_t writer, reader;          /* threads; KI_MANY_THREADS: several */
+  bool under_way;                   /* shared: a COPY has not arrived */
 } ki_cell;
 #define KI_MANY UINT32_MAX
 #define KI_MANY_THREADS UINT16_MAX
@@ -30,6 +31,12 @@ typedef struct ki_product {
   float *a, *b;        /* [rows][depth], [columns][depth] */
   float *sums;         /* per thread */
 } ki_product;
+/* An element under way: what a COPY read, until its thread waits for it. */
+typedef struct ki_copy {
+  uint32_t array, thread, group;
+  int64_t index;
+  lw_scalar value;
+} ki_copy;
 
 typedef struct ki {
   const lw_kernel *kernel;
@@ -50,6 +57,8 @@ typedef struct ki {
   int64_t block;
   uint32_t epoch, block_epoch;
   uint32_t instr;                        /* where we are, for messages */
+  LW_VEC(ki_copy) copies; /* under way */
+  uint32_t *groups;       /* per thread: groups that its COPY_ENDs closed */
   uint32_t loop, iteration, loop_serial; /* the VECTOR loop around, 0: none */
   ki_product *product;                   /* kernels with a product */
 } ki;
@@ -77,6 +86,12 @@ lw_status ki_shared_get(ki *k, uint32_t array, int64_t index, uint32_t thread,
                         lw_scalar *out) LW_MUST_CHECK;
 lw_status ki_shared_set(ki *k, uint32_t array, int64_t index, uint32_t thread,
                         lw_scalar x) LW_MUST_CHECK;
+/* A COPY to the element begins: nobody else may touch it in this epoch, and nobody read it before
+ * it arrives. */
+lw_status ki_shared_send(ki *k, uint32_t array, int64_t index, uint32_t thread,
+                         lw_scalar x) LW_MUST_CHECK;
+/* COPYs of the threads of |mask| arrive, but for those of each one's |keep| latest groups. */
+lw_status ki_shared_arrive(ki *k, const uint8_t *mask, uint32_t keep) LW_MUST_CHECK;
 lw_status ki_local_get(ki *k, uint32_t array, int64_t index, uint32_t thread,
                        lw_scalar *out) LW_MUST_CHECK;
 lw_status ki_local_set(ki *k, uint32_t array, int64_t index, uint32_t thread,

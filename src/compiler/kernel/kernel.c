@@ -46,7 +46,14 @@ bool lw__kinstr_is_root(const lw_kinstr *in) {
     case LW_K_LOADV:
     case LW_K_STOREV:
     case LW_K_SSET:
+    case LW_K_SGETV:
+    case LW_K_SSETV:
     case LW_K_LSET:
+    case LW_K_COPY:
+    case LW_K_COPY_END:
+    case LW_K_COPY_WAIT:
+    case LW_K_FRAG:
+    case LW_K_MMA:
     case LW_K_BARRIER: return true;
     case LW_K_REDUCE: return in->width > 32;
     default: return false;

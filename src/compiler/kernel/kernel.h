@@ -39,6 +39,10 @@ typedef enum lw_kop {
   LW_K_STOREV, /* the reverse */
   LW_K_SGET,   /* shared array |object| at element b (i32) */
   LW_K_SSET,   /* shared array |object| at b, where c: value d */
+  LW_K_SGETV,  /* GPU: |width| consecutive elements of shared array |object| at b (a multiple of
+                  |width|)  into local array |local| from element d (NONE: 0) on; same element types
+                */
+  LW_K_SSETV,  /* the reverse, where c */
   LW_K_LGET,   /* local array |object| at element b (NONE: 0) */
   LW_K_LSET,   /* local array |object| at element b (NONE: 0): value d */
   LW_K_REDUCE, /* |red| of a over groups of |width| neighbouring threads (a power of two <= 32, or a
@@ -54,6 +58,26 @@ typedef enum lw_kop {
   LW_K_SUM, /* products: the sum of this element, f32 */
   LW_K_ROW, /* products: its row and column, i32 */
   LW_K_COLUMN,
+  /* Tensor cores and what feeds them (GPU, sm_80 on). Warps arrive whole. */
+  LW_K_COPY, /* asynchronous: |width| elements (4, 8 or 16 bytes) of buffer |object| (which nobody
+                writes) at a + b, where c (else zeros), to shared array |local| from element d on.
+                Both places are multiples of |width|. The elements are there after a COPY_WAIT of
+                this thread, for other threads after a BARRIER behind that */
+  LW_K_COPY_END,  /* the COPYs of this thread since the last COPY_END are one group */
+  LW_K_COPY_WAIT, /* until at most the |width| (0 .. 6) latest groups of this thread are under way */
+  LW_K_FRAG, /* |width| (1, 2 or 4) matrices of 8 x 8 elements of 2 bytes from shared array |object|
+                to registers: row r of matrix i are the 8 elements at b of lane 8i + r (a multiple
+                of 8). Elements d + 2i and d + 2i + 1 of local array |local| become, in lane l,
+                those of row l/4, columns 2(l%4) and 2(l%4) + 1; |fn| = 1: of the transposed matrix.
+                (PTX ISA, ldmatrix) */
+  LW_K_MMA,  /* acc += A B in f32 per warp, A 16 x 16, B 16 x 8: local arrays |object| (4 elements
+                from  a on), |local| (8 from b on), |other| (4 from c on). Lane l, g = l/4, t =
+                2(l%4): acc  has (g, t), (g, t+1), (g+8, t), (g+8, t+1); A has (g, t), (g, t+1),
+                (g+8,  t) ..,  (g, t+8) .., (g+8, t+8) ..; B has (t, g), (t+1, g), (t+8, g), (t+9,
+                g).  a, b,  c are  multiples of 2. (PTX ISA, mma.m16n8k16) */
+  LW_K_FOR,  /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b;
+                c > 0. |loop| says how */
+  LW_K_IF,   /* region |region| when a */
   LW_K_OP_COUNT
 } lw_kop;
 
@@ -68,11 +92,11 @@ typedef enum lw_kloop {
 typedef struct lw_kinstr {
   uint8_t op;        /* lw_kop */
   uint8_t dtype;     /* lw_dtype of the value, LW_DTYPE_NONE for instructions without one */
-  uint8_t fn;        /* FN: lw_fn; REDUCE: lw_red */
+  uint8_t fn;        /* FN: lw_fn; REDUCE: lw_red; FRAG: transposed */
   uint8_t loop;      /* FOR: lw_kloop */
   uint8_t mem_dtype; /* ROUND */
   uint32_t a, b, c, d;
-  uint32_t object, local, region, width;
+  uint32_t object, local, other, region, width;
   lw_scalar imm;
 } lw_kinstr;
 

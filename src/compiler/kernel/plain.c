@@ -55,6 +55,11 @@ static void plain_uses(plain_walk *w, uint32_t id, const lw_kinstr *in) {
   switch ((lw_kop)in->op) {
     case LW_K_FOR: plain_mark_uses(w, in, true, true, true, true); break;
     case LW_K_IF: plain_mark_uses(w, in, true, true, true, true); break;
+    case LW_K_SGETV:
+    case LW_K_SSETV:
+    case LW_K_COPY:
+    case LW_K_FRAG:
+    case LW_K_MMA:
     case LW_K_LOADV:
     case LW_K_STOREV: plain_mark_uses(w, in, true, true, true, true); break;
     case LW_K_LOAD:

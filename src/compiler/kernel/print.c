@@ -15,6 +15,32 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_REDUCE] = "reduce", [LW_K_BARRIER] = "barrier", [LW_K_FOR] = "for",
     [LW_K_IF] = "if",         [LW_K_SUM] = "sum",         [LW_K_ROW] = "row",
     [LW_K_COLUMN] = "column",
+    [LW_K_CONST] = "const",
+    [LW_K_SCALAR] = "scalar",
+    [LW_K_BLOCK] = "block",
+    [LW_K_THREAD] = "thread",
+    [LW_K_FN] = "fn",
+    [LW_K_CAST] = "cast",
+    [LW_K_ROUND] = "round",
+    [LW_K_LOAD] = "load",
+    [LW_K_STORE] = "store",
+    [LW_K_LOADV] = "loadv",
+    [LW_K_STOREV] = "storev",
+    [LW_K_SGET] = "sget",
+    [LW_K_SSET] = "sset",
+    [LW_K_LGET] = "lget",
+    [LW_K_LSET] = "lset",
+    [LW_K_SGETV] = "sgetv",
+    [LW_K_SSETV] = "ssetv",
+    [LW_K_COPY] = "copy",
+    [LW_K_COPY_END] = "copy_end",
+    [LW_K_COPY_WAIT] = "copy_wait",
+    [LW_K_FRAG] = "frag",
+    [LW_K_MMA] = "mma",
+    [LW_K_REDUCE] = "reduce",
+    [LW_K_BARRIER] = "barrier",
+    [LW_K_FOR] = "for",
+    [LW_K_IF] = "if",
 };
 const char *const lw__kloop_name[LW_KLOOP_VECTOR + 1] = {[LW_KLOOP_SERIAL] = "serial",
                                                          [LW_KLOOP_ROLLED] = "rolled",
@@ -140,6 +166,35 @@ static void kprint_operands(kprint *p, const lw_kinstr *in) {
       kprint_place(p, 'h', in->object, LW_NONE, in->b);
       if (in->op == LW_K_SSET) kprint_assign(p, in->d);
       if (in->op == LW_K_SSET) kprint_pred(p, in->c);
+      break;
+    case LW_K_SGETV:
+    case LW_K_SSETV:
+      lw__text_add(p->out, " x%u", in->width);
+      kprint_place(p, 'h', in->object, LW_NONE, in->b);
+      lw__text_add(p->out, in->op == LW_K_SGETV ? " ->" : " <-");
+      kprint_place(p, 'l', in->local, LW_NONE, in->d);
+      kprint_pred(p, in->c);
+      break;
+    case LW_K_COPY:
+      lw__text_add(p->out, " x%u", in->width);
+      kprint_place(p, 'b', in->object, in->a, in->b);
+      lw__text_add(p->out, " ->");
+      kprint_place(p, 'h', in->local, LW_NONE, in->d);
+      kprint_pred(p, in->c);
+      break;
+    case LW_K_COPY_WAIT: lw__text_add(p->out, " %u", in->width); break;
+    case LW_K_FRAG:
+      lw__text_add(p->out, " x%u%s", in->width, in->fn ? " transposed" : "");
+      kprint_place(p, 'h', in->object, LW_NONE, in->b);
+      lw__text_add(p->out, " ->");
+      kprint_place(p, 'l', in->local, LW_NONE, in->d);
+      break;
+    case LW_K_MMA:
+      kprint_place(p, 'l', in->object, LW_NONE, in->a);
+      lw__text_add(p->out, " +=");
+      kprint_place(p, 'l', in->local, LW_NONE, in->b);
+      lw__text_add(p->out, " *");
+      kprint_place(p, 'l', in->other, LW_NONE, in->c);
       break;
     case LW_K_LGET:
     case LW_K_LSET:

@@ -153,6 +153,66 @@ static const char *rule_array(const kverify *v, const lw_kinstr *in) {
   return kv_has(v, in->d, dtype) ? NULL : "the value is not of the array's type";
 }
 
+static const char *rule_shared_vector(const kverify *v, const lw_kinstr *in) {
+  if (in->object >= v->kernel->shared.count) return "no such shared array";
+  if (in->local >= v->kernel->locals.count) return "no such local array";
+  const lw_karray *shared = &v->kernel->shared.data[in->object];
+  const lw_karray *local = &v->kernel->locals.data[in->local];
+  if (shared->dtype != local->dtype) return "shared and local array have different types";
+  if (in->width == 0 || in->width > local->count || in->width > shared->count)
+    return "the width is 0 or more than the arrays hold";
+  if (in->c != LW_NONE && !kv_has(v, in->c, LW_DTYPE_BOOL)) return "a predicate is a bool";
+  const char *error = rule_index(v, shared, in->b, true);
+  return error != NULL ? error : rule_index(v, local, in->d, false);
+}
+
+static const char *rule_copy(const kverify *v, const lw_kinstr *in) {
+  const char *error = rule_place(v, in);
+  if (error != NULL) return error;
+  const lw_kbuffer *buffer = &v->kernel->buffers.data[in->object];
+  if (buffer->written) return "an asynchronous copy reads what nobody writes";
+  if (in->local >= v->kernel->shared.count) return "no such shared array";
+  const lw_karray *shared = &v->kernel->shared.data[in->local];
+  if (shared->dtype != buffer->dtype) return "buffer and shared array have different types";
+  size_t bytes = in->width * lw_dtype_size_bytes(buffer->dtype);
+  if (bytes != 4 && bytes != 8 && bytes != 16) return "a copy moves 4, 8 or 16 bytes";
+  return rule_index(v, shared, in->d, true);
+}
+
+static bool kv_is_half(lw_dtype dtype) { return dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16; }
+
+static const char *rule_frag(const kverify *v, const lw_kinstr *in) {
+  if (in->object >= v->kernel->shared.count) return "no such shared array";
+  if (in->local >= v->kernel->locals.count) return "no such local array";
+  const lw_karray *shared = &v->kernel->shared.data[in->object];
+  const lw_karray *local = &v->kernel->locals.data[in->local];
+  if (!kv_is_half(shared->dtype) || shared->dtype != local->dtype)
+    return "fragments are of f16 or bf16, in shared memory as in registers";
+  if (in->width != 1 && in->width != 2 && in->width != 4) return "1, 2 or 4 matrices";
+  if (local->count < 2 * in->width) return "the local array does not hold the matrices";
+  if (v->kernel->block_threads % 32 != 0) return "warps are whole";
+  const char *error = rule_index(v, shared, in->b, true);
+  return error != NULL ? error : rule_index(v, local, in->d, false);
+}
+
+static const char *rule_mma(const kverify *v, const lw_kinstr *in) {
+  const uint32_t arrays[3] = {in->object, in->local, in->other};
+  const lw_kval at[3] = {in->a, in->b, in->c};
+  const uint32_t elements[3] = {4, 8, 4};
+  for (int k = 0; k < 3; k++) {
+    if (arrays[k] >= v->kernel->locals.count) return "no such local array";
+    const lw_karray *array = &v->kernel->locals.data[arrays[k]];
+    if (array->count < elements[k]) return "a local array does not hold the fragment";
+    const char *error = rule_index(v, array, at[k], false);
+    if (error != NULL) return error;
+  }
+  lw_dtype factor = v->kernel->locals.data[in->local].dtype;
+  if (v->kernel->locals.data[in->object].dtype != LW_DTYPE_F32) return "products are summed in f32";
+  if (!kv_is_half(factor) || v->kernel->locals.data[in->other].dtype != factor)
+    return "both factors are of f16, or of bf16";
+  return v->kernel->block_threads % 32 == 0 ? NULL : "warps are whole";
+}
+
 static const char *rule_reduce(const kverify *v, const lw_kinstr *in) {
   if (in->fn >= LW_RED_COUNT) return "no such reduction";
   lw_dtype dtype = (lw_dtype)in->dtype;
@@ -189,6 +249,10 @@ static const char *rule_for(const kverify *v, const lw_kinstr *in) {
 }
 
 static const char *rule_instr(const kverify *v, const lw_kinstr *in) {
+  bool gpu_only = in->op == LW_K_COPY || in->op == LW_K_COPY_END || in->op == LW_K_COPY_WAIT ||
+                  in->op == LW_K_FRAG || in->op == LW_K_MMA || in->op == LW_K_SGETV ||
+                  in->op == LW_K_SSETV;
+  if (gpu_only && v->kernel->target != LW_KTARGET_GPU) return "this instruction is for GPUs";
   switch ((lw_kop)in->op) {
     case LW_K_CONST: return rule_const(in);
     case LW_K_SCALAR:
@@ -207,6 +271,13 @@ static const char *rule_instr(const kverify *v, const lw_kinstr *in) {
     case LW_K_SSET:
     case LW_K_LGET:
     case LW_K_LSET: return rule_array(v, in);
+    case LW_K_SGETV:
+    case LW_K_SSETV: return rule_shared_vector(v, in);
+    case LW_K_COPY: return rule_copy(v, in);
+    case LW_K_COPY_END: return NULL;
+    case LW_K_COPY_WAIT: return in->width <= 6 ? NULL : "at most 6 groups stay under way";
+    case LW_K_FRAG: return rule_frag(v, in);
+    case LW_K_MMA: return rule_mma(v, in);
     case LW_K_REDUCE: return rule_reduce(v, in);
     case LW_K_BARRIER: return v->kernel->target == LW_KTARGET_GPU ? NULL : "barriers are for GPUs";
     case LW_K_FOR: return rule_for(v, in);
@@ -245,6 +316,13 @@ static bool kv_gives_value(lw_kop op) {
     case LW_K_STOREV:
     case LW_K_SSET:
     case LW_K_LSET:
+    case LW_K_SGETV:
+    case LW_K_SSETV:
+    case LW_K_COPY:
+    case LW_K_COPY_END:
+    case LW_K_COPY_WAIT:
+    case LW_K_FRAG:
+    case LW_K_MMA:
     case LW_K_BARRIER:
     case LW_K_IF: return false;
     default: return true;

@@ -17,6 +17,11 @@ bool lw__contraction_runs_along(lw_region *region, lw_elem factor, lw_ix var);
 /* The same for the first result that is stored. */
 bool lw__contraction_stores_along(lw_region *region, lw_ix var);
 
+/* On tensor cores, when both factors are of a type that they multiply, the device has them, and a
+ * tile keeps the policy's limits: else *out_done is false and nothing was lowered. */
+lw_status lw__lower_contraction_mma(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                                    const lw_lower_options *options, lw_diag *diag, lw_lowered *out,
+                                    bool *out_done) LW_MUST_CHECK;
 lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                     const lw_lower_options *options, lw_diag *diag,
                                     lw_lowered *out) LW_MUST_CHECK;

@@ -249,6 +249,9 @@ lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *no
                                     lw_lowered *out) {
   tile_nest t = {0};
   lw_region region;
+  bool done = false;
+  LW_TRY(lw__lower_contraction_mma(ctx, nodes, count, options, diag, out, &done));
+  if (done) return LW_OK;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK && region.elements > 0) status = build(&t, &region, options, diag, out);
   lw__nest_deinit(&t.nest);

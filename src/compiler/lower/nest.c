@@ -44,7 +44,9 @@ lw_status lw__nest_finish(lw_nest *nest, int64_t grid, const int64_t *scalars,
   for (uint32_t i = 0; i < scalar_count; i++)
     LW_TRY(push_arg(nest, (lw_larg){.kind = LW_LARG_SCALAR, .scalar = scalars[i]}));
   if (kernel->target == LW_KTARGET_GPU)
-    kernel->min_blocks_per_sm = blocks_for_policy(nest->options, kernel->block_threads);
+    kernel->min_blocks_per_sm = kernel->min_blocks_per_sm
+                                    ? kernel->min_blocks_per_sm
+                                    : blocks_for_policy(nest->options, kernel->block_threads);
   /* Left alone the compiler saves registers for more blocks and spills tiles of products. */
   bool tiled = kernel->cls == LW_KCLASS_DOT || kernel->cls == LW_KCLASS_CONV;
   if (kernel->target == LW_KTARGET_GPU && tiled && !kernel->min_blocks_per_sm)
@@ -376,13 +378,25 @@ bool lw__nest_is_vector(lw_elem_pool *pool, lw_elem load, lw_ix j, int64_t lanes
          guard_is_uniform(pool, n.arg[0], lw__ix_var_number(&pool->ix, j));
 }
 
+/* |pred| and the load's own predicate. */
+static lw_kval load_pred(lw_nest *nest, const lw_elem_node *load, lw_kval pred) {
+  if (load->arg[0] == LW_NONE) return pred;
+  lw_kval own = lw__nest_elem(nest, load->arg[0]);
+  return pred == LW_NONE ? own : lw__kb_fn(&nest->kb, LW_FN_AND, pred, own, LW_NONE);
+}
+
+void lw__nest_copy(lw_nest *nest, lw_elem load, uint32_t shared, lw_kval at, lw_kval pred,
+                   int64_t lanes) {
+  const lw_elem_node n = *lw__elem_node(nest->pool, load);
+  pred = load_pred(nest, &n, pred);
+  lw__kb_copy(&nest->kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix),
+              pred, shared, at, (uint32_t)lanes);
+}
+
 void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred,
                     int64_t lanes) {
   const lw_elem_node n = *lw__elem_node(nest->pool, load);
-  if (n.arg[0] != LW_NONE) {
-    lw_kval own = lw__nest_elem(nest, n.arg[0]);
-    pred = pred == LW_NONE ? own : lw__kb_fn(&nest->kb, LW_FN_AND, pred, own, LW_NONE);
-  }
+  pred = load_pred(nest, &n, pred);
   lw__kb_loadv(&nest->kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix),
                pred, local, at, (uint32_t)lanes);
 }

@@ -58,6 +58,10 @@ lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t array,
 /* LOADV of |load| into |local| at |at|, where |pred| and the load's own predicate hold. */
 void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred,
                     int64_t lanes);
+/* COPY of |load|, |lanes| elements, to shared array |shared| from |at| on; zeros where |pred| or
+ * the load's own predicate do not hold. */
+void lw__nest_copy(lw_nest *nest, lw_elem load, uint32_t shared, lw_kval at, lw_kval pred,
+                   int64_t lanes);
 void lw__nest_store(lw_nest *nest, const lw_region_output *output,
                     lw_kval pred); /* computes and stores one element */
 

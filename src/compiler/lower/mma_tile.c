@@ -1,0 +1,98 @@
+/* mma_tile.c: looks at all tiles and takes the one that a small model likes best. The model counts
+ * cycles of a multiprocessor: a slice takes as long as the busiest of tensor cores, fetches and
+ * shared memory, summed over the blocks that run there at once, but never less than what one block
+ * waits for memory and barriers. */
+#include "compiler/lower/mma_tile.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { bytes_per_element = 2, epilogue_rows = 16, most_warps = 8, most_sums = 64 };
+
+/* Per multiprocessor and cycle: multiply-adds by mma.sync (63 % of 1024 on Hopper, measured in
+ * arXiv 2402.13499), bytes from L2, bytes of shared memory. Cycles: a load that L2 serves under
+ * load, a barrier with what follows it, start and end of a block. */
+static const double mma_rate = 640, fetch_rate = 40, shared_rate = 128;
+static const double load_latency = 800, slice_overhead = 60, block_overhead = 1500;
+
+uint64_t lw__mma_tile_shared_bytes(const lw_mma_tile *tile, const lw_mma_problem *p) {
+  int64_t stage = lw__mma_stage_elements(p->a_along_k, tile->rows, tile->depth) +
+                  lw__mma_stage_elements(p->b_along_k, tile->cols, tile->depth);
+  int64_t sums = tile->warps_k * tile->warps_m * epilogue_rows * (tile->cols + 8);
+  return (uint64_t)(stage * bytes_per_element * tile->stages + sums * 4);
+}
+
+/* Registers per thread: sums, fragments, addresses. */
+static uint32_t registers(const lw_mma_tile *tile) {
+  int64_t tm = tile->rows / tile->warps_m, tn = tile->cols / tile->warps_n;
+  return (uint32_t)(tm * tn / 32 + tm / 4 + tn / 4 + 48);
+}
+
+static uint32_t blocks_at_once(const lw_mma_tile *tile, const lw_mma_problem *p) {
+  uint32_t blocks = lw__occupancy_blocks(p->profile, lw__mma_tile_threads(tile), registers(tile),
+                                         (uint32_t)lw__mma_tile_shared_bytes(tile, p));
+  return blocks > 4 ? 4 : blocks;
+}
+
+static double predict_cycles(const lw_mma_tile *t, const lw_mma_problem *p, uint32_t blocks) {
+  double tiles = (double)p->batches * (double)lw__ceil_div(p->rows, t->rows) *
+                 (double)lw__ceil_div(p->cols, t->cols);
+  double sms = p->profile->sm_count, at_once = fmin(blocks, ceil(tiles / sms));
+  double slices = (double)lw__ceil_div(p->depth, t->depth);
+  double rows = (double)t->rows, cols = (double)t->cols, depth = (double)t->depth;
+  double tm = rows / (double)t->warps_m, tn = cols / (double)t->warps_n;
+  double warps = (double)lw__mma_tile_threads(t) / 32;
+  double multiply = rows * cols * depth / mma_rate;
+  double fetch = (rows + cols) * depth * bytes_per_element / fetch_rate;
+  if (!p->copied) fetch *= 4; /* through registers, element by element */
+  double fragments =
+      warps * (tm + tn) * depth / (double)t->warps_k * bytes_per_element / shared_rate;
+  double busy = fmax(multiply, fmax(fetch, fragments)) * at_once;
+  double ahead = fmin(t->stages - 1, slices);
+  double waits = load_latency / ahead + slice_overhead;
+  if (warps * at_once < 4) busy *= 4 / (warps * at_once); /* one warp per scheduler at least */
+  double out = rows * cols * (8.0 * (double)t->warps_k + 4.0) / 32;
+  double rounds = ceil(tiles / (sms * at_once));
+  return rounds * (slices * fmax(busy, waits) + load_latency + block_overhead + out * at_once);
+}
+
+static bool keeps_limits(const lw_mma_tile *t, const lw_mma_problem *p) {
+  int64_t tm = t->rows / t->warps_m, tn = t->cols / t->warps_n;
+  if (tm % 16 != 0 || tm == 0 || tn % 8 != 0 || tn == 0 || tm * tn / 32 > most_sums) return false;
+  if (t->warps_m * t->warps_n * t->warps_k > most_warps) return false;
+  if (t->depth % (16 * t->warps_k) != 0) return false;
+  uint64_t shared = lw__mma_tile_shared_bytes(t, p);
+  if (shared > p->profile->shared_bytes_per_block_optin) return false;
+  if (p->policy == NULL) return true;
+  return shared <= p->policy->max_shared_bytes && registers(t) <= p->policy->max_registers;
+}
+
+static void consider(const lw_mma_tile *tile, const lw_mma_problem *p, double *best,
+                     lw_mma_tile *out) {
+  if (!keeps_limits(tile, p)) return;
+  uint32_t blocks = blocks_at_once(tile, p);
+  if (blocks == 0) return;
+  double cycles = predict_cycles(tile, p, blocks);
+  if (cycles >= *best) return;
+  *best = cycles;
+  *out = *tile;
+  out->blocks = blocks;
+}
+
+bool lw__mma_tile_choose(const lw_mma_problem *p, lw_mma_tile *out) {
+  static const int64_t depths[] = {32, 64, 128};
+  double best = INFINITY;
+  lw_mma_tile t;
+  memset(&t, 0, sizeof t);
+  for (t.rows = 16; t.rows <= 128; t.rows *= 2)
+    for (t.cols = 16; t.cols <= 128; t.cols *= 2)
+      for (t.warps_m = 1; t.warps_m <= 4; t.warps_m *= 2)
+        for (t.warps_n = 1; t.warps_n <= 4; t.warps_n *= 2)
+          for (t.warps_k = 1; t.warps_k <= 4; t.warps_k *= 2)
+            for (uint32_t d = 0; d < LW_ARRAY_COUNT(depths); d++)
+              for (t.stages = 2; t.stages <= (p->copied ? 6u : 2u); t.stages++) {
+                t.depth = depths[d];
+                consider(&t, p, &best, out);
+              }
+  return best < INFINITY;
+}

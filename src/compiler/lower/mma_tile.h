@@ -1,0 +1,42 @@
+/* mma_tile.h: how a product is cut into tiles for tensor cores: what a block and a warp compute,
+ * how deep a slice of k is, how many slices are under way at once. A choice by a small model;
+ * nothing in it knows what the factors are. Internal to lower/. */
+#ifndef LW_COMPILER_MMA_TILE_H
+#define LW_COMPILER_MMA_TILE_H
+
+#include "device/device.h"
+
+typedef struct lw_mma_tile {
+  int64_t rows, cols, depth;         /* of a block's tile: results, and k per slice */
+  int64_t warps_m, warps_n, warps_k; /* warps along rows, columns, and the slice */
+  uint32_t stages;                   /* slices in shared memory at once, >= 2 */
+  uint32_t blocks;                   /* per multiprocessor, that registers shall allow */
+} lw_mma_tile;
+
+typedef struct lw_mma_problem {
+  int64_t batches, rows, cols, depth; /* of the whole product */
+  bool a_along_k, b_along_k;          /* how slices lie in shared memory: k or rows contiguous */
+  bool copied;                        /* both factors are copied asynchronously */
+  const lw_device_profile *profile;
+  const lw_resource_policy *policy; /* may be NULL */
+} lw_mma_problem;
+
+/* Elements from one line of a slice in shared memory to the next: lines of 8 in a matrix of 8 x 8
+ * then stand in different banks. */
+static inline int64_t lw__mma_pitch(bool along_k, int64_t rows, int64_t depth) {
+  return (along_k ? depth : rows) + 8;
+}
+static inline int64_t lw__mma_stage_elements(bool along_k, int64_t rows, int64_t depth) {
+  return lw__mma_pitch(along_k, rows, depth) * (along_k ? rows : depth);
+}
+/* Shared memory of a block in bytes: both factors' stages, and the rows of sums on their way out.
+ */
+uint64_t lw__mma_tile_shared_bytes(const lw_mma_tile *tile, const lw_mma_problem *problem);
+static inline uint32_t lw__mma_tile_threads(const lw_mma_tile *tile) {
+  return (uint32_t)(32 * tile->warps_m * tile->warps_n * tile->warps_k);
+}
+
+/* The tile with the least predicted time. False when none keeps the policy's limits. */
+bool lw__mma_tile_choose(const lw_mma_problem *problem, lw_mma_tile *out);
+
+#endif
