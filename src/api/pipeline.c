@@ -146,8 +146,9 @@ static lw_status intern_kernel(pipeline *p, const lw_kernel *kernel) {
 }
 
 static lw_status step_lower(pipeline *p) {
-  lw_lower_options options = {is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU, p->options->profile,
-                              p->options->policy};
+  lw_lower_options options = {.target = is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU,
+                              .profile = p->options->profile,
+                              .policy = p->options->policy};
   lw_fusion *fusion = &p->out->fusion;
   LW_TRY(lw__region_context_init(&p->regions, &p->out->graph));
   LW_TRY(

@@ -390,6 +390,7 @@ static void cuda_reduce(lw_printer *p, const lw_kinstr *in, bool leads) {
 static const lw_printer_target cuda_target = {
     .value_types = cuda_value_types,
     .memory_types = lw__cuda_memory_types,
+    .unsigned_quotients = true,
     .top = cuda_top,
     .prelude = {{&lw__emit_helpers_cuda, &lw__emit_helpers_common}, cuda_value_types},
     .begin = cuda_begin,

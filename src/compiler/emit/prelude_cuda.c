@@ -64,11 +64,11 @@
         " : 0) : \"memory\");\n"                                                         \
         "}"                                                                              \
   }
-#define WAIT(groups)                                                       \
-  {                                                                        \
-    "lw_tc_copy_wait_" groups, 0, 0,                                       \
-        "LW_HELPER void lw_tc_copy_wait_" groups                           \
-        "() { asm volatile(\"cp.async.wait_group " groups ";\" ::: \"memory\"); }" \
+#define WAIT(groups)                                                                               \
+  {                                                                                                \
+    "lw_tc_copy_wait_" groups, 0, 0,                                                               \
+        "LW_HELPER void lw_tc_copy_wait_" groups "() { asm volatile(\"cp.async.wait_group " groups \
+        ";\" ::: \"memory\"); }"                                                                   \
   }
 #define FRAG(count, suffix, trans, registers, row, outputs)                                   \
   {                                                                                           \

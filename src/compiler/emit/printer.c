@@ -147,7 +147,22 @@ static const char *print_type(const lw_printer *p, uint32_t id, const lw_kinstr 
   return p->target->value_types[print_is_wide(p, id) ? LW_DTYPE_I64 : (lw_dtype)in->dtype];
 }
 
+/* a / c or a % c of an index that is never below zero and a constant: as unsigned numbers. */
+static bool print_quotient(lw_printer *p, uint32_t id, const lw_kinstr *in) {
+  if (!p->target->unsigned_quotients || p->plain[id] == 0) return false;
+  if (in->fn != LW_FN_DIV && in->fn != LW_FN_REM) return false;
+  const lw_kinstr *divisor = lw__printer_instr(p, in->b);
+  if (divisor->op != LW_K_CONST || divisor->imm.i <= 0 || p->positive[in->a] == 0) return false;
+  bool wide = in->dtype == LW_DTYPE_I64;
+  lw__text_add(p->out, wide ? "(long long)((unsigned long long)" : "(int)((unsigned)");
+  lw__printer_value(p, in->a);
+  lw__text_add(p->out, wide ? " %c %lluull)" : " %c %lluu)", in->fn == LW_FN_DIV ? '/' : '%',
+               (unsigned long long)divisor->imm.i);
+  return true;
+}
+
 static void print_fn(lw_printer *p, uint32_t id, const lw_kinstr *in) {
+  if (print_quotient(p, id, in)) return;
   const lw_fn_info *info = &lw__fn_info[in->fn];
   const lw_kval operands[3] = {in->a, in->b, in->c};
   lw_dtype dtype = (lw_dtype)lw__printer_instr(p, operands[in->fn == LW_FN_SELECT ? 1 : 0])->dtype;
@@ -369,16 +384,18 @@ static lw_status print_kernel(const lw_printer_target *target, const lw_kernel *
   lw_printer p = {.target = target, .kernel = kernel, .out = out, .indent = 1};
   size_t count = (size_t)kernel->instrs.count + 1;
   void *memory = NULL;
-  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 5)));
-  memset(memory, 0, count * (sizeof *p.number + 5));
+  LW_TRY(lw__mem_resize(&memory, count * (sizeof *p.number + 6)));
+  memset(memory, 0, count * (sizeof *p.number + 6));
   p.number = memory;
   p.live = (uint8_t *)(p.number + count);
   p.plain = p.live + count;
   p.uniform = p.plain + count;
   p.leads = p.uniform + count;
   p.uses = p.leads + count;
+  p.positive = p.uses + count;
   lw__kernel_live(kernel, p.live);
   lw__kernel_plain(kernel, p.live, p.plain);
+  lw__kernel_positive(kernel, p.live, p.plain, p.positive);
   lw__kernel_leads(kernel, p.leads);
   lw__printer_find_uses(kernel, p.live, p.uses);
   lw_status status = LW_OK;

@@ -11,6 +11,7 @@ typedef struct lw_printer lw_printer;
 typedef struct lw_printer_target {
   const char *const *value_types;  /* per lw_dtype: types of values */
   const char *const *memory_types; /* per lw_dtype: types of elements of buffers */
+  bool unsigned_quotients;         /* of indices that are never below zero */
   bool wide_index;                 /* index arithmetic in i64 throughout, without casts */
   const char *top;                 /* first lines of a source: macros that helpers rely on */
   lw_prelude prelude;
@@ -35,7 +36,7 @@ struct lw_printer {
   const lw_printer_target *target;
   const lw_kernel *kernel;
   lw_text *out;
-  uint8_t *live, *plain, *leads; /* see kernel/walk.h */
+  uint8_t *live, *plain, *positive, *leads; /* see kernel/walk.h */
   uint8_t *uses;                 /* per instruction: LW_USE_* */
   uint8_t *uniform;              /* per instruction: all threads of the block have the same value */
   uint32_t *number;              /* per instruction: its id in the text */

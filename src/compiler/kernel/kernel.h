@@ -52,9 +52,6 @@ typedef enum lw_kop {
                   order, so results do not depend on timing. */
   LW_K_BARRIER, /* all threads of the block arrive; orders shared memory, and buffers within the
                    block */
-  LW_K_FOR, /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b;
-               c > 0. |loop| says how */
-  LW_K_IF,  /* region |region| when a */
   LW_K_SUM, /* products: the sum of this element, f32 */
   LW_K_ROW, /* products: its row and column, i32 */
   LW_K_COLUMN,
@@ -64,17 +61,18 @@ typedef enum lw_kop {
                 Both places are multiples of |width|. The elements are there after a COPY_WAIT of
                 this thread, for other threads after a BARRIER behind that */
   LW_K_COPY_END,  /* the COPYs of this thread since the last COPY_END are one group */
-  LW_K_COPY_WAIT, /* until at most the |width| (0 .. 6) latest groups of this thread are under way */
+  LW_K_COPY_WAIT, /* until at most the |width| (0 .. 6) latest groups of this thread are under way
+                   */
   LW_K_FRAG, /* |width| (1, 2 or 4) matrices of 8 x 8 elements of 2 bytes from shared array |object|
                 to registers: row r of matrix i are the 8 elements at b of lane 8i + r (a multiple
                 of 8). Elements d + 2i and d + 2i + 1 of local array |local| become, in lane l,
                 those of row l/4, columns 2(l%4) and 2(l%4) + 1; |fn| = 1: of the transposed matrix.
                 (PTX ISA, ldmatrix) */
   LW_K_MMA,  /* acc += A B in f32 per warp, A 16 x 16, B 16 x 8: local arrays |object| (4 elements
-                from  a on), |local| (8 from b on), |other| (4 from c on). Lane l, g = l/4, t =
-                2(l%4): acc  has (g, t), (g, t+1), (g+8, t), (g+8, t+1); A has (g, t), (g, t+1),
-                (g+8,  t) ..,  (g, t+8) .., (g+8, t+8) ..; B has (t, g), (t+1, g), (t+8, g), (t+9,
-                g).  a, b,  c are  multiples of 2. (PTX ISA, mma.m16n8k16) */
+                from a on), |local| (8 from b on), |other| (4 from c on). Lane l, g = l/4, t =
+                2(l%4): acc has (g, t), (g, t+1), (g+8, t), (g+8, t+1); A has (g, t), (g, t+1),
+                (g+8, t) .., (g, t+8) .., (g+8, t+8) ..; B has (t, g), (t+1, g), (t+8, g), (t+9, g).
+                a, b, c are multiples of 2. (PTX ISA, mma.m16n8k16) */
   LW_K_FOR,  /* region |region| with this instruction's value (|dtype| i32 or i64) = a, a+c, .. < b;
                 c > 0. |loop| says how */
   LW_K_IF,   /* region |region| when a */

@@ -115,3 +115,50 @@ void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *pla
     plain[id] = named && plain_is_int(in) && plain[id] == (USE_INDEX | FROM_LAUNCH);
   }
 }
+
+static bool positive_instr(const lw_kernel *kernel, const uint8_t *plain, const uint8_t *positive,
+                           uint32_t id) {
+  const lw_kinstr *in = &kernel->instrs.data[id];
+  switch ((lw_kop)in->op) {
+    case LW_K_CONST: return plain_is_int(in) && in->imm.i >= 0;
+    case LW_K_SCALAR:
+    case LW_K_BLOCK:
+    case LW_K_THREAD: return true;
+    case LW_K_FOR: return plain[id] && positive[in->a];
+    case LW_K_CAST: return plain[id] && positive[in->a];
+    case LW_K_FN: break;
+    default: return false;
+  }
+  if (!plain[id]) return false;
+  switch ((lw_fn)in->fn) {
+    case LW_FN_ADD:
+    case LW_FN_MUL:
+    case LW_FN_DIV:
+    case LW_FN_REM:
+    case LW_FN_MIN: return positive[in->a] && positive[in->b];
+    case LW_FN_MAX: return positive[in->a] || positive[in->b];
+    case LW_FN_SELECT: return positive[in->b] && positive[in->c];
+    default: return false;
+  }
+}
+
+static void positive_region(const lw_kernel *kernel, uint32_t region, unsigned depth,
+                            const uint8_t *live, const uint8_t *plain, uint8_t *positive) {
+  if (region >= kernel->regions.count || depth > LW_KMAX_DEPTH) return;
+  const lw_kregion *list = &kernel->regions.data[region];
+  for (uint32_t i = 0; i < list->count; i++) {
+    uint32_t id = list->data[i];
+    const lw_kinstr *in = &kernel->instrs.data[id];
+    if (live[id] == 0) continue;
+    positive[id] = positive_instr(kernel, plain, positive, id);
+    if (in->op == LW_K_FOR || in->op == LW_K_IF)
+      positive_region(kernel, in->region, depth + 1, live, plain, positive);
+  }
+}
+
+void lw__kernel_positive(const lw_kernel *kernel, const uint8_t *live, const uint8_t *plain,
+                         uint8_t *positive) {
+  if (kernel->instrs.count == 0) return;
+  memset(positive, 0, kernel->instrs.count);
+  positive_region(kernel, 0, 0, live, plain, positive);
+}

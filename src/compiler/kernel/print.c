@@ -7,14 +7,6 @@
 #include "compiler/kernel/walk.h"
 
 const char *const lw__kop_name[LW_K_OP_COUNT] = {
-    [LW_K_CONST] = "const",   [LW_K_SCALAR] = "scalar",   [LW_K_BLOCK] = "block",
-    [LW_K_THREAD] = "thread", [LW_K_FN] = "fn",           [LW_K_CAST] = "cast",
-    [LW_K_ROUND] = "round",   [LW_K_LOAD] = "load",       [LW_K_STORE] = "store",
-    [LW_K_LOADV] = "loadv",   [LW_K_STOREV] = "storev",   [LW_K_SGET] = "sget",
-    [LW_K_SSET] = "sset",     [LW_K_LGET] = "lget",       [LW_K_LSET] = "lset",
-    [LW_K_REDUCE] = "reduce", [LW_K_BARRIER] = "barrier", [LW_K_FOR] = "for",
-    [LW_K_IF] = "if",         [LW_K_SUM] = "sum",         [LW_K_ROW] = "row",
-    [LW_K_COLUMN] = "column",
     [LW_K_CONST] = "const",
     [LW_K_SCALAR] = "scalar",
     [LW_K_BLOCK] = "block",
@@ -41,6 +33,9 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_BARRIER] = "barrier",
     [LW_K_FOR] = "for",
     [LW_K_IF] = "if",
+    [LW_K_SUM] = "sum",
+    [LW_K_ROW] = "row",
+    [LW_K_COLUMN] = "column",
 };
 const char *const lw__kloop_name[LW_KLOOP_VECTOR + 1] = {[LW_KLOOP_SERIAL] = "serial",
                                                          [LW_KLOOP_ROLLED] = "rolled",

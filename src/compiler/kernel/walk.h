@@ -22,6 +22,12 @@ void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);
  */
 void lw__kernel_plain(const lw_kernel *kernel, const uint8_t *live, uint8_t *plain);
 
+/* positive[id] = 1 for plain values that are never below zero as far as their makings show:
+ * constants, block, thread, scalar arguments (extents), loops upward from there, and + * / % min of
+ * such. Their quotients may be printed as unsigned ones, which are cheaper. |plain| as above. */
+void lw__kernel_positive(const lw_kernel *kernel, const uint8_t *live, const uint8_t *plain,
+                         uint8_t *positive);
+
 /* leads[id] = 1 for block-wide reductions whose scratch may still be in use when they come, so that
  * a barrier must stand before they write it. |leads| has instrs.count elements. */
 void lw__kernel_leads(const lw_kernel *kernel, uint8_t *leads);

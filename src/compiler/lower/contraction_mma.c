@@ -178,10 +178,13 @@ static void piece_of(mma_nest *t, lw_kval u, int64_t lows, lw_kval *out_low, lw_
   *out_high = over(t, at, lows);
 }
 
-static lw_kval row_inside(mma_nest *t, const mma_side *side, lw_kval row, int64_t step) {
-  lw_kval at = plus(t, side->origin, row);
-  lw_kval last = fn(t, LW_FN_SUB, side->count_v, num(t, step));
-  return fn(t, LW_FN_MIN, at, last); /* rows past the end repeat the last: nobody stores them */
+/* Rows of tiles past the end, and k past the end: not there. LW_NONE: all are there. */
+static lw_kval piece_there(mma_nest *t, const mma_side *side, lw_kval at, lw_kval k) {
+  lw_kval there = LW_NONE;
+  if (side->count % side->tile != 0) there = fn(t, LW_FN_LT, at, side->count_v);
+  if (t->k.extent % t->tile.depth == 0) return there;
+  lw_kval k_there = below(t, k, t->k.extent);
+  return there == LW_NONE ? k_there : fn(t, LW_FN_AND, there, k_there);
 }
 
 static lw_status copy_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kval stage,
@@ -189,13 +192,11 @@ static lw_status copy_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kv
   int64_t lanes = side->along_k ? t->k.lanes : side->axis->lanes;
   lw_kval start = times(t, low, lanes);
   lw_kval row = side->along_k ? high : start, kk = side->along_k ? start : high;
-  lw_kval k = plus(t, k0, kk);
-  lw_kval there = t->k.extent % t->tile.depth == 0 ? LW_NONE : below(t, k, t->k.extent);
-  lw_kval at = row_inside(t, side, row, side->along_k ? 1 : lanes);
+  lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row);
   LW_TRY(side->along_k ? bind_axis(t, side->axis, at) : bind_axis_start(t, side->axis, at));
   LW_TRY(side->along_k ? bind_axis_start(t, &t->k, k) : bind_axis(t, &t->k, k));
-  lw__nest_copy(&t->nest, side->load, side->shared, side_cell(t, side, stage, row, kk), there,
-                lanes);
+  lw__nest_copy(&t->nest, side->load, side->shared, side_cell(t, side, stage, row, kk),
+                piece_there(t, side, at, k), lanes);
   return LW_OK;
 }
 
@@ -203,12 +204,13 @@ static lw_status compute_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw
                                lw_kval low, lw_kval high) {
   lw_kbuilder *kb = &t->nest.kb;
   lw_kval row = side->along_k ? high : low, kk = side->along_k ? low : high;
-  lw_kval k = plus(t, k0, kk), inside = below(t, k, t->k.extent);
-  LW_TRY(bind_axis(t, side->axis, row_inside(t, side, row, 1)));
+  lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row), there = piece_there(t, side, at, k);
+  lw_kval last = fn(t, LW_FN_SUB, side->count_v, num(t, 1));
+  LW_TRY(bind_axis(t, side->axis, fn(t, LW_FN_MIN, at, last))); /* addresses must be valid */
   LW_TRY(bind_axis(t, &t->k, fn(t, LW_FN_MIN, k, num(t, t->k.extent - 1))));
   lw_kval value = lw__contraction_factor(&t->nest, side->factor, LW_DTYPE_F32);
-  if (t->k.extent % t->tile.depth != 0)
-    value = lw__kb_fn(kb, LW_FN_SELECT, inside, value, lw__kb_const_f(kb, LW_DTYPE_F32, 0));
+  if (there != LW_NONE)
+    value = lw__kb_fn(kb, LW_FN_SELECT, there, value, lw__kb_const_f(kb, LW_DTYPE_F32, 0));
   lw__kb_sset(kb, side->shared, side_cell(t, side, stage, row, kk), LW_NONE, value);
   return LW_OK;
 }
@@ -472,7 +474,10 @@ static bool choose(mma_nest *t, const lw_region *region, const mma_cut *cut,
   side_init(t, &t->c, t->turned ? region->lhs : region->rhs, t->turned ? &t->m : &t->n,
             cut->c_along_k, 0);
   problem.copied = t->a.load != LW_NONE && t->c.load != LW_NONE;
-  if (!lw__mma_tile_choose(&problem, &t->tile)) return false;
+  if (options->mma_tile != NULL)
+    t->tile = *options->mma_tile;
+  else if (lw__mma_tile_rank(&problem, &t->tile, 1) == 0)
+    return false;
   t->a.tile = t->tile.rows;
   t->c.tile = t->tile.cols;
   t->threads = lw__mma_tile_threads(&t->tile);

@@ -35,6 +35,8 @@ typedef struct lw_lower_options {
   lw_ktarget target;
   const lw_device_profile *profile;
   const lw_resource_policy *policy;
+  const struct lw_mma_tile
+      *mma_tile; /* NULL: chosen; else what tensor cores shall take (benches) */
 } lw_lower_options;
 
 /* |nodes|: a group of lw__fuse. */

@@ -7,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-enum { bytes_per_element = 2, epilogue_rows = 16, most_warps = 8, most_sums = 64 };
+enum { bytes_per_element = 2, epilogue_rows = 16, most_warps = 8, most_sums = 128 };
 
 /* Per multiprocessor and cycle: multiply-adds by mma.sync (63 % of 1024 on Hopper, measured in
  * arXiv 2402.13499), bytes from L2, bytes of shared memory. Cycles: a load that L2 serves under
  * load, a barrier with what follows it, start and end of a block. */
 static const double mma_rate = 640, fetch_rate = 40, shared_rate = 128;
-static const double load_latency = 800, slice_overhead = 60, block_overhead = 1500;
+static const double load_latency = 800, slice_overhead = 150, block_overhead = 1500;
 
 uint64_t lw__mma_tile_shared_bytes(const lw_mma_tile *tile, const lw_mma_problem *p) {
   int64_t stage = lw__mma_stage_elements(p->a_along_k, tile->rows, tile->depth) +
@@ -67,21 +67,34 @@ static bool keeps_limits(const lw_mma_tile *t, const lw_mma_problem *p) {
   return shared <= p->policy->max_shared_bytes && registers(t) <= p->policy->max_registers;
 }
 
-static void consider(const lw_mma_tile *tile, const lw_mma_problem *p, double *best,
-                     lw_mma_tile *out) {
-  if (!keeps_limits(tile, p)) return;
-  uint32_t blocks = blocks_at_once(tile, p);
-  if (blocks == 0) return;
-  double cycles = predict_cycles(tile, p, blocks);
-  if (cycles >= *best) return;
-  *best = cycles;
-  *out = *tile;
-  out->blocks = blocks;
+double lw__mma_tile_cycles(const lw_mma_tile *tile, const lw_mma_problem *problem) {
+  return predict_cycles(tile, problem, tile->blocks);
 }
 
-bool lw__mma_tile_choose(const lw_mma_problem *p, lw_mma_tile *out) {
+typedef struct ranking {
+  lw_mma_tile *tiles;
+  uint32_t count, most;
+  double worst; /* cycles of the last one, once there are |most| */
+} ranking;
+
+static void consider(lw_mma_tile tile, const lw_mma_problem *p, ranking *r) {
+  if (!keeps_limits(&tile, p)) return;
+  tile.blocks = blocks_at_once(&tile, p);
+  if (tile.blocks == 0) return;
+  double cycles = predict_cycles(&tile, p, tile.blocks);
+  if (r->count == r->most && cycles >= r->worst) return;
+  uint32_t at = r->count < r->most ? r->count++ : r->count - 1;
+  while (at > 0 && lw__mma_tile_cycles(&r->tiles[at - 1], p) > cycles) {
+    r->tiles[at] = r->tiles[at - 1];
+    at--;
+  }
+  r->tiles[at] = tile;
+  r->worst = lw__mma_tile_cycles(&r->tiles[r->count - 1], p);
+}
+
+uint32_t lw__mma_tile_rank(const lw_mma_problem *p, lw_mma_tile *out, uint32_t most) {
   static const int64_t depths[] = {32, 64, 128};
-  double best = INFINITY;
+  ranking r = {.tiles = out, .most = most};
   lw_mma_tile t;
   memset(&t, 0, sizeof t);
   for (t.rows = 16; t.rows <= 128; t.rows *= 2)
@@ -92,7 +105,7 @@ bool lw__mma_tile_choose(const lw_mma_problem *p, lw_mma_tile *out) {
             for (uint32_t d = 0; d < LW_ARRAY_COUNT(depths); d++)
               for (t.stages = 2; t.stages <= (p->copied ? 6u : 2u); t.stages++) {
                 t.depth = depths[d];
-                consider(&t, p, &best, out);
+                consider(t, p, &r);
               }
-  return best < INFINITY;
+  return r.count;
 }

@@ -36,7 +36,10 @@ static inline uint32_t lw__mma_tile_threads(const lw_mma_tile *tile) {
   return (uint32_t)(32 * tile->warps_m * tile->warps_n * tile->warps_k);
 }
 
-/* The tile with the least predicted time. False when none keeps the policy's limits. */
-bool lw__mma_tile_choose(const lw_mma_problem *problem, lw_mma_tile *out);
+/* Up to |most| tiles, the one with the least predicted time first; 0 when none keeps the policy's
+ * limits. */
+uint32_t lw__mma_tile_rank(const lw_mma_problem *problem, lw_mma_tile *out, uint32_t most);
+/* What the model predicts, in cycles of a multiprocessor. */
+double lw__mma_tile_cycles(const lw_mma_tile *tile, const lw_mma_problem *problem);
 
 #endif
