@@ -311,7 +311,8 @@ static lw_status grow_conv(grower *w, lw_value_id *out) {
   return lw__graph_conv(w->g, x, weights, &attr, out);
 }
 
-/* Large enough for matrix units: x [b, m, k] or what is there, times [k, n] that lies either way. */
+/* Large enough for matrix units: x [b, m, k] or what is there, times [k, n] that lies either way.
+ */
 static lw_status grow_matrix(grower *w, lw_value_id *out) {
   static const lw_dtype types[] = {LW_DTYPE_F16, LW_DTYPE_BF16};
   lw_dtype dtype = types[pick(w, 2)];
@@ -590,11 +591,10 @@ static lw_status grow_wide(grower *w, lw_value_id *out) {
 
 static lw_status grow(grower *w) {
   static const grow_fn steps[] = {
-      grow_unary,  grow_binary,  grow_binary,  grow_binary,    grow_select,
-      grow_cast,   grow_reshape, grow_permute, grow_slice,     grow_pad,
-      grow_concat, grow_reduce,  grow_reduce,  grow_composite, grow_composite,
-      grow_gather, grow_pool,    source,       grow_dot,       grow_conv,
-      grow_matrix,
+      grow_unary,   grow_binary,    grow_binary,    grow_binary, grow_select, grow_cast,
+      grow_reshape, grow_permute,   grow_slice,     grow_pad,    grow_concat, grow_reduce,
+      grow_reduce,  grow_composite, grow_composite, grow_gather, grow_pool,   source,
+      grow_dot,     grow_conv,      grow_matrix,
   };
   size_t count = LW_ARRAY_COUNT(steps) - (w->options->contractions ? 0 : 3);
   lw_value_id made;
