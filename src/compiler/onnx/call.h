@@ -34,6 +34,7 @@ struct lw_call {
   const lw_value_id *in; /* LW_NONE: left out */
   uint32_t out_count;
   lw_value_id *out;    /* LW_NONE until set; of unwanted outputs (no name) ignored */
+  bool plain;          /* the outputs carry nothing (below) even where an input does */
   uint64_t attrs_read; /* bit i: attribute i of the node was looked at */
   lw_status status;
 };
@@ -55,6 +56,11 @@ lw_value_id lw__call_in(lw_call *c, uint32_t i); /* LW_NONE when left out */
 bool lw__call_has(const lw_call *c, uint32_t i);
 bool lw__call_wants(const lw_call *c, uint32_t i); /* output i has a name */
 void lw__call_out(lw_call *c, uint32_t i, lw_value_id value);
+
+/* The ONNX type (lw_proto_type) that |value| carries in a wider one (tensor.h); 0: its own type.
+ * What an operator moves carries on what its operand did, unless the call is |plain|. */
+int32_t lw__call_carried(const lw_call *c, lw_value_id value);
+void lw__call_carry(lw_call *c, lw_value_id value, int32_t proto_type);
 
 /* ---- attributes -----------------------------------------------------------------------------*/
 /* Attributes of the node, those of an enclosing function's call put in. What an operator does not

@@ -89,6 +89,33 @@ static lw_status import_report(lw_import *im) {
   return status;
 }
 
+/* ---- carried types --------------------------------------------------------------------------*/
+
+int32_t lw__call_carried(const lw_call *c, lw_value_id value) {
+  return value < c->im->carried.count ? c->im->carried.data[value] : 0;
+}
+
+static lw_status import_carry(lw_import *im, lw_value_id value, int32_t proto_type) {
+  while (proto_type != 0 && im->carried.count <= value) LW_TRY(lw_vec_push(&im->carried, 0));
+  if (proto_type != 0) im->carried.data[value] = (uint8_t)proto_type;
+  return LW_OK;
+}
+
+void lw__call_carry(lw_call *c, lw_value_id value, int32_t proto_type) {
+  if (lw__call_ok(c)) (void)lw__call_keep(c, import_carry(c->im, value, proto_type));
+}
+
+/* What output |value| carries: what the operator said, else what an operand of its type does. */
+static int32_t import_carries(const lw_call *c, lw_value_id value) {
+  int32_t own = lw__call_carried(c, value);
+  if (own != 0 || c->plain || c->im->carried.count == 0) return own;
+  for (uint32_t k = 0; k < c->in_count; k++) {
+    int32_t type = c->in[k] == LW_NONE ? 0 : lw__call_carried(c, c->in[k]);
+    if (type != 0 && lw__tensor_dtype(type) == lw__value(c->graph, value)->dtype) return type;
+  }
+  return 0;
+}
+
 /* ---- constants ------------------------------------------------------------------------------*/
 
 static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto, lw_str what,
@@ -110,6 +137,8 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
   im->graph->where = node_where;
   LW_TRY(status);
   out->kind = LW_BINDING_VALUE;
+  if (lw__tensor_is_carried(proto->data_type))
+    LW_TRY(import_carry(im, out->value, proto->data_type));
   if (proto->name.len == 0) return LW_OK;
   LW_TRY(import_name_value(im, out->value, proto->name));
   lw__producer(im->graph, out->value)->name = lw__value(im->graph, out->value)->name;
@@ -253,7 +282,9 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
                       "the operator has no output %u", i);
     }
     LW_TRY(import_check_result(im, c->out[i]));
+    int32_t carries = import_carries(c, c->out[i]);
     LW_TRY(import_settle(im, &c->out[i]));
+    LW_TRY(import_carry(im, c->out[i], carries));
     LW_TRY(import_name_value(im, c->out[i], name));
     LW_TRY(lw__import_define(im, name, (lw_binding){LW_BINDING_VALUE, c->out[i], NULL}));
   }
@@ -410,6 +441,8 @@ static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
   LW_TRY(import_graph_name(im, info->name, &name));
   LW_TRY(lw__graph_input(im->graph, dtype, &shape, name, &binding.value));
   lw__producer(im->graph, binding.value)->name = name;
+  if (lw__tensor_is_carried(info->elem_type))
+    LW_TRY(import_carry(im, binding.value, info->elem_type));
   binding.kind = LW_BINDING_VALUE;
   return lw__import_define(im, info->name, binding);
 }
@@ -525,6 +558,7 @@ void lw__import_deinit(lw_import *im) {
   lw_vec_free(&im->findings);
   lw_vec_free(&im->placeholders);
   lw_vec_free(&im->sequences);
+  lw_vec_free(&im->carried);
   lw__map_deinit(&im->functions);
   lw__text_deinit(&im->where);
   lw__arena_deinit(&im->arena);

@@ -74,6 +74,7 @@ struct lw_import {
   LW_VEC(lw_import_symbol) symbols;
   LW_VEC(lw_import_finding) findings;
   LW_VEC(lw_import_sequence) sequences;
+  LW_VEC(uint8_t) carried; /* by value id: the lw_proto_type that it carries; shorter: none */
   LW_VEC(lw_value_id) placeholders; /* constants whose elements are symbols */
   lw_map functions;                 /* name -> index of the first function of that name */
   lw_scope *scope;

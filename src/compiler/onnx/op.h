@@ -60,6 +60,10 @@ lw_value_id lw__op_elements(lw_call *c, const lw_content_elem *elems, uint32_t c
 /* Extents of a shape made of elements that must not be negative. */
 bool lw__op_shape_of_elems(lw_call *c, const lw_content_elem *elems, uint32_t rank, lw_shape *out);
 
+/* |x| as ONNX type |type| (lw_proto_type), carried where lawson has it not. |saturate|: beyond the
+ * largest number comes that number; floats else become NaN or infinity, integers wrap. */
+lw_value_id lw__op_to_type(lw_call *c, lw_value_id x, int32_t type, bool saturate);
+
 /* Windows of convolutions and poolings. Per spatial axis. */
 typedef struct lw_windows {
   uint32_t spatial;

@@ -127,35 +127,6 @@ void lw__op_clip(lw_call *c) {
 
 /* ---- types ----------------------------------------------------------------------------------*/
 
-/* 8-bit floats saturate by default: what is beyond the largest number becomes it, infinity too. */
-static lw_value_id math_cast(lw_call *c, lw_value_id x, lw_dtype to) {
-  bool saturate = lw__call_int(c, "saturate", 1) != 0;
-  lw__call_ignore(c, "round_mode"); /* for types that are not supported */
-  bool narrow = to == LW_DTYPE_F8E4M3 || to == LW_DTYPE_F8E5M2;
-  if (narrow && lw__b_dtype(c, x) == to) return x;
-  if (narrow && lw__b_dtype(c, x) != LW_DTYPE_F64) x = lw__b_cast(c, x, LW_DTYPE_F32);
-  if (narrow && saturate) {
-    x = lw__b_map2s(c, LW_FN_MIN, x, lw__dtype_largest(to));
-    x = lw__b_map2s(c, LW_FN_MAX, x, lw__dtype_lowest(to));
-  }
-  return lw__b_cast(c, x, to);
-}
-
-void lw__op_cast(lw_call *c) {
-  int64_t to = lw__call_int(c, "to", 0);
-  bool known = to > 0 && to <= INT32_MAX && lw__tensor_type_name((int32_t)to) != NULL;
-  lw_dtype dtype = known ? lw__tensor_dtype((int32_t)to) : LW_DTYPE_NONE;
-  if (!known)
-    lw__call_invalid(c, "its type to cast to is %lld", (long long)to);
-  else if (dtype == LW_DTYPE_NONE)
-    lw__call_unsupported(c, "cast to %s", lw__tensor_type_name((int32_t)to));
-  lw__call_out(c, 0, math_cast(c, lw__call_in(c, 0), dtype));
-}
-
-void lw__op_cast_like(lw_call *c) {
-  lw__call_out(c, 0, math_cast(c, lw__call_in(c, 0), lw__b_dtype(c, lw__call_in(c, 1))));
-}
-
 /* Between integers of one width the cast keeps the bits. */
 void lw__op_bit_cast(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);

@@ -37,10 +37,12 @@ static lw_value_id quant_centre(lw_call *c, lw_value_id x, lw_value_id zero) {
   return zero == LW_NONE ? x : lw__b_sub(c, x, lw__b_cast(c, zero, type));
 }
 
-/* |x| (already divided by the scale) in the quantized type. */
-static lw_value_id quant_store(lw_call *c, lw_value_id x, lw_value_id zero, lw_dtype to,
-                               bool saturate) {
+/* |x| (already divided by the scale) in the quantized type; |carried|: an ONNX type that |to|
+ * carries, or 0. */
+static lw_value_id quant_store_carried(lw_call *c, lw_value_id x, lw_value_id zero, int32_t carried,
+                                       lw_dtype to, bool saturate) {
   if (lw__dtype_is_float(to)) {
+    if (carried != 0) return lw__op_to_type(c, x, carried, saturate);
     if (saturate) {
       x = lw__b_map2s(c, LW_FN_MIN, x, lw__dtype_largest(to));
       x = lw__b_map2s(c, LW_FN_MAX, x, lw__dtype_lowest(to));
@@ -49,15 +51,23 @@ static lw_value_id quant_store(lw_call *c, lw_value_id x, lw_value_id zero, lw_d
   }
   x = lw__b_map1(c, LW_FN_ROUND, x);
   if (zero != LW_NONE) x = lw__b_add(c, x, lw__b_cast(c, zero, lw__b_dtype(c, x)));
-  return lw__b_cast(c, x, to);
+  return carried != 0 ? lw__op_to_type(c, x, carried, true) : lw__b_cast(c, x, to);
 }
 
-static lw_dtype quant_type(lw_call *c, lw_value_id like, const char *attr, lw_dtype otherwise) {
+static lw_value_id quant_store(lw_call *c, lw_value_id x, lw_value_id zero, lw_dtype to,
+                               bool saturate) {
+  return quant_store_carried(c, x, zero, 0, to, saturate);
+}
+
+static lw_dtype quant_type(lw_call *c, lw_value_id like, const char *attr, lw_dtype otherwise,
+                           int32_t *out_carried) {
   int64_t said = lw__call_int(c, attr, 0);
+  *out_carried = lw__call_ok(c) && like != LW_NONE ? lw__call_carried(c, like) : 0;
   if (like != LW_NONE) return lw__b_dtype(c, like);
   if (said == 0) return otherwise;
   lw_dtype dtype = said > 0 && said < 100 ? lw__tensor_dtype((int32_t)said) : LW_DTYPE_NONE;
   if (dtype == LW_DTYPE_NONE) lw__call_unsupported(c, "%s %lld", attr, (long long)said);
+  if (lw__tensor_is_carried((int32_t)said)) *out_carried = (int32_t)said;
   return dtype;
 }
 
@@ -68,17 +78,21 @@ void lw__op_quantize_linear(lw_call *c) {
   int64_t axis = lw__call_int(c, "axis", 1), block = lw__call_int(c, "block_size", 0);
   bool saturate = lw__call_int(c, "saturate", 1) != 0;
   lw__call_ignore(c, "precision");
-  lw_dtype to = quant_type(c, zero, "output_dtype", LW_DTYPE_U8);
+  int32_t carried;
+  lw_dtype to = quant_type(c, zero, "output_dtype", LW_DTYPE_U8, &carried);
+  c->plain = true;
   scale = quant_float(c, quant_spread(c, scale, x, axis, block));
   if (zero != LW_NONE) zero = quant_spread(c, zero, x, axis, block);
   lw_value_id y = lw__b_div(c, lw__b_cast(c, x, lw__b_dtype(c, scale)), scale);
-  lw__call_out(c, 0, quant_store(c, y, zero, to, saturate));
+  lw__call_out(c, 0, quant_store_carried(c, y, zero, carried, to, saturate));
 }
 
 void lw__op_dequantize_linear(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0), scale = lw__call_in(c, 1), zero = lw__call_in(c, 2);
   int64_t axis = lw__call_int(c, "axis", 1), block = lw__call_int(c, "block_size", 0);
-  lw_dtype to = quant_type(c, LW_NONE, "output_dtype", lw__b_dtype(c, scale));
+  int32_t carried;
+  lw_dtype to = quant_type(c, LW_NONE, "output_dtype", lw__b_dtype(c, scale), &carried);
+  c->plain = true;
   scale = quant_float(c, quant_spread(c, scale, x, axis, block));
   if (zero != LW_NONE) zero = quant_spread(c, zero, x, axis, block);
   lw_value_id y = lw__b_cast(c, quant_centre(c, x, zero), lw__b_dtype(c, scale));

@@ -2,6 +2,7 @@
  * there must be; nothing is allocated before as many are known to be there. */
 #include "compiler/onnx/tensor.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "compiler/onnx/wire.h"
@@ -12,6 +13,7 @@ typedef struct lw_tensor_type {
   lw_dtype dtype;
   uint32_t field;    /* number of the typed field: float_data 4 ... */
   lw_wire_type wire; /* how one element is encoded there */
+  uint32_t bits;     /* of a code in the file, for types that |dtype| only carries; else 0 */
 } lw_tensor_type;
 
 static const lw_tensor_type tensor_types[] = {
@@ -32,15 +34,15 @@ static const lw_tensor_type tensor_types[] = {
     [LW_PROTO_COMPLEX128] = {"COMPLEX128", LW_DTYPE_NONE, 0, 0},
     [LW_PROTO_BFLOAT16] = {"BFLOAT16", LW_DTYPE_BF16, 5, LW_WIRE_VARINT},
     [LW_PROTO_FLOAT8E4M3FN] = {"FLOAT8E4M3FN", LW_DTYPE_F8E4M3, 5, LW_WIRE_VARINT},
-    [LW_PROTO_FLOAT8E4M3FNUZ] = {"FLOAT8E4M3FNUZ", LW_DTYPE_NONE, 0, 0},
+    [LW_PROTO_FLOAT8E4M3FNUZ] = {"FLOAT8E4M3FNUZ", LW_DTYPE_F16, 5, LW_WIRE_VARINT, 8},
     [LW_PROTO_FLOAT8E5M2] = {"FLOAT8E5M2", LW_DTYPE_F8E5M2, 5, LW_WIRE_VARINT},
-    [LW_PROTO_FLOAT8E5M2FNUZ] = {"FLOAT8E5M2FNUZ", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_UINT4] = {"UINT4", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_INT4] = {"INT4", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_FLOAT4E2M1] = {"FLOAT4E2M1", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_FLOAT8E8M0] = {"FLOAT8E8M0", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_UINT2] = {"UINT2", LW_DTYPE_NONE, 0, 0},
-    [LW_PROTO_INT2] = {"INT2", LW_DTYPE_NONE, 0, 0},
+    [LW_PROTO_FLOAT8E5M2FNUZ] = {"FLOAT8E5M2FNUZ", LW_DTYPE_F16, 5, LW_WIRE_VARINT, 8},
+    [LW_PROTO_UINT4] = {"UINT4", LW_DTYPE_U8, 5, LW_WIRE_VARINT, 4},
+    [LW_PROTO_INT4] = {"INT4", LW_DTYPE_I8, 5, LW_WIRE_VARINT, 4},
+    [LW_PROTO_FLOAT4E2M1] = {"FLOAT4E2M1", LW_DTYPE_F16, 5, LW_WIRE_VARINT, 4},
+    [LW_PROTO_FLOAT8E8M0] = {"FLOAT8E8M0", LW_DTYPE_F32, 5, LW_WIRE_VARINT, 8},
+    [LW_PROTO_UINT2] = {"UINT2", LW_DTYPE_U8, 5, LW_WIRE_VARINT, 2},
+    [LW_PROTO_INT2] = {"INT2", LW_DTYPE_I8, 5, LW_WIRE_VARINT, 2},
 };
 
 static const lw_tensor_type *tensor_type(int32_t proto_type) {
@@ -51,6 +53,11 @@ static const lw_tensor_type *tensor_type(int32_t proto_type) {
 lw_dtype lw__tensor_dtype(int32_t proto_type) {
   const lw_tensor_type *type = tensor_type(proto_type);
   return type == NULL ? LW_DTYPE_NONE : type->dtype;
+}
+
+bool lw__tensor_is_carried(int32_t proto_type) {
+  const lw_tensor_type *type = tensor_type(proto_type);
+  return type != NULL && type->bits != 0;
 }
 
 const char *lw__tensor_type_name(int32_t proto_type) {
@@ -65,7 +72,7 @@ typedef struct lw_tensor_job {
   const lw_proto_tensor *proto;
   const char *where;
   const lw_tensor_type *type;
-  size_t count; /* elements */
+  size_t count; /* elements; while codes are read, bytes with codes */
   lw_tensor *out;
 } lw_tensor_job;
 
@@ -122,8 +129,12 @@ static lw_status tensor_use_bytes(lw_tensor_job *job, lw_str bytes, const char *
 
 /* ---- typed fields ---------------------------------------------------------------------------*/
 
+static size_t tensor_stored_bytes(const lw_tensor_type *type) {
+  return type->bits != 0 ? 1 : lw_dtype_size_bytes(type->dtype);
+}
+
 static void tensor_store(const lw_tensor_type *type, uint8_t *data, size_t index, uint64_t bits) {
-  size_t size = lw_dtype_size_bytes(type->dtype);
+  size_t size = tensor_stored_bytes(type);
   if (type->dtype == LW_DTYPE_BOOL) bits = bits != 0;
   memcpy(data + index * size, &bits, size); /* the low bytes: little endian */
 }
@@ -247,6 +258,53 @@ static lw_status tensor_from_external(lw_tensor_job *job) {
                           "the external file's part");
 }
 
+/* ---- types that another one carries ---------------------------------------------------------*/
+
+static double tensor_minifloat(uint32_t code, int mantissa, int bias) {
+  int exponent = (int)(code >> mantissa), fraction = (int)(code & ((1u << mantissa) - 1));
+  if (exponent == 0) return ldexp(fraction, 1 - bias - mantissa);
+  return ldexp(fraction + (1 << mantissa), exponent - bias - mantissa);
+}
+
+/* The number that |code| stands for. Sources: the ONNX pages on float8, float4 and int4. */
+static double tensor_decode(int32_t type, uint32_t code) {
+  double sign = code & 0x80 ? -1 : 1;
+  switch (type) {
+    case LW_PROTO_FLOAT8E4M3FNUZ:
+      return code == 0x80 ? NAN : sign * tensor_minifloat(code & 0x7f, 3, 8);
+    case LW_PROTO_FLOAT8E5M2FNUZ:
+      return code == 0x80 ? NAN : sign * tensor_minifloat(code & 0x7f, 2, 16);
+    case LW_PROTO_FLOAT4E2M1: return (code & 8 ? -1 : 1) * tensor_minifloat(code & 7, 1, 1);
+    case LW_PROTO_FLOAT8E8M0: return code == 0xff ? NAN : ldexp(1, (int)code - 127);
+    case LW_PROTO_INT4: return (double)(code ^ 8) - 8;
+    case LW_PROTO_INT2: return (double)(code ^ 2) - 2;
+    default: return code;
+  }
+}
+
+/* |job->out| holds packed codes, the first one in the lowest bits; each becomes an element. */
+static lw_status tensor_unpack(lw_tensor_job *job, size_t count) {
+  uint32_t bits = job->type->bits, per_byte = 8 / bits;
+  const uint8_t *codes = job->out->data;
+  size_t size = lw_dtype_size_bytes(job->type->dtype);
+  uint8_t *data;
+  LW_TRY(lw__arena_alloc(&job->files->graph->arena, count, size, &data));
+  for (size_t i = 0; i < count; i++) {
+    uint32_t code = (uint32_t)codes[i / per_byte] >> i % per_byte * bits & ((1u << bits) - 1);
+    double value = tensor_decode(job->proto->data_type, code);
+    lw__elem_set_f64(job->type->dtype, data, (int64_t)i, value);
+  }
+  job->out->data = data;
+  job->out->bytes = count * size;
+  return LW_OK;
+}
+
+static lw_status tensor_read(lw_tensor_job *job) {
+  if (job->proto->is_external) return tensor_from_external(job);
+  if (job->proto->has_raw) return tensor_use_bytes(job, job->proto->raw, "the file");
+  return tensor_from_typed(job);
+}
+
 /* ---- entry ----------------------------------------------------------------------------------*/
 
 lw_status lw__tensor_load(lw_tensor_files *files, const lw_proto_tensor *proto, const char *where,
@@ -268,7 +326,9 @@ lw_status lw__tensor_load(lw_tensor_files *files, const lw_proto_tensor *proto, 
     return LW_STATUS_UNSUPPORTED;
   }
   LW_TRY(tensor_measure(&job));
-  if (proto->is_external) return tensor_from_external(&job);
-  if (proto->has_raw) return tensor_use_bytes(&job, proto->raw, "the file");
-  return tensor_from_typed(&job);
+  if (job.type->bits == 0) return tensor_read(&job);
+  size_t count = job.count;
+  job.out->bytes = job.count = count / (8 / job.type->bits) + (count % (8 / job.type->bits) != 0);
+  LW_TRY(tensor_read(&job));
+  return tensor_unpack(&job, count);
 }

@@ -14,8 +14,11 @@ typedef struct lw_tensor_files {
 } lw_tensor_files;
 void lw__tensor_files_deinit(lw_tensor_files *files);
 
-/* lawson's type for an ONNX element type; LW_DTYPE_NONE when there is none. */
+/* lawson's type for an ONNX element type; LW_DTYPE_NONE when there is none. 4- and 2-bit integers,
+ * FNUZ floats, E2M1 and E8M0 have none of their own: a wider type carries their values, one element
+ * each (integers: i8, u8; floats: f16; E8M0: f32). */
 lw_dtype lw__tensor_dtype(int32_t proto_type);
+bool lw__tensor_is_carried(int32_t proto_type);
 /* "FLOAT", "STRING", ...; NULL for a number that ONNX does not define. */
 const char *lw__tensor_type_name(int32_t proto_type);
 
