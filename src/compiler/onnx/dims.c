@@ -56,6 +56,11 @@ static const lw_shape *dims_option_shape(const lw_import *im, lw_str input, uint
   return NULL;
 }
 
+bool lw__import_has_shape(const lw_import *im, lw_str input) {
+  uint32_t index;
+  return dims_option_shape(im, input, &index) != NULL;
+}
+
 static lw_status dims_check_shape_option(lw_import *im, const lw_proto_value_info *info,
                                          const lw_shape *shape, const char *source) {
   if (!lw__shape_is_static(shape)) {
@@ -109,6 +114,14 @@ lw_status lw__import_bind_options(lw_import *im) {
   return LW_OK;
 }
 
+/* Whether an option's |name| means the input, or an element of it when it is a sequence. */
+static bool dims_names(const lw_proto_value_info *info, const char *name) {
+  if (!info->is_sequence) return lw__str_is(info->name, name);
+  size_t length = strlen(name), base = info->name.len;
+  return length > base + 2 && name[base] == '[' && name[length - 1] == ']' &&
+         memcmp(name, info->name.ptr, base) == 0;
+}
+
 lw_status lw__import_check_options(lw_import *im) {
   for (uint32_t i = 0; i < im->symbols.count; i++) {
     const lw_import_symbol *symbol = &im->symbols.data[i];
@@ -119,8 +132,9 @@ lw_status lw__import_check_options(lw_import *im) {
   for (uint32_t k = 0; im->options != NULL && k < im->options->shape_count; k++) {
     bool found = false;
     for (uint32_t i = 0; i < im->model.graph.inputs.count; i++) {
-      lw_str name = im->model.graph.inputs.data[i].name;
-      found |= lw__str_is(name, im->options->shape_names[k]) && !dims_is_initializer(im, name);
+      const lw_proto_value_info *info = &im->model.graph.inputs.data[i];
+      found |=
+          dims_names(info, im->options->shape_names[k]) && !dims_is_initializer(im, info->name);
     }
     if (found) continue;
     return lw__fail(im->diag, LW_STATUS_USAGE, im->file,

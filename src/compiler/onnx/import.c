@@ -95,14 +95,14 @@ int32_t lw__call_carried(const lw_call *c, lw_value_id value) {
   return value < c->im->carried.count ? c->im->carried.data[value] : 0;
 }
 
-static lw_status import_carry(lw_import *im, lw_value_id value, int32_t proto_type) {
+lw_status lw__import_carry(lw_import *im, lw_value_id value, int32_t proto_type) {
   while (proto_type != 0 && im->carried.count <= value) LW_TRY(lw_vec_push(&im->carried, 0));
   if (proto_type != 0) im->carried.data[value] = (uint8_t)proto_type;
   return LW_OK;
 }
 
 void lw__call_carry(lw_call *c, lw_value_id value, int32_t proto_type) {
-  if (lw__call_ok(c)) (void)lw__call_keep(c, import_carry(c->im, value, proto_type));
+  if (lw__call_ok(c)) (void)lw__call_keep(c, lw__import_carry(c->im, value, proto_type));
 }
 
 /* What output |value| carries: what the operator said, else what an operand of its type does. */
@@ -138,7 +138,7 @@ static lw_status import_tensor_value(lw_import *im, const lw_proto_tensor *proto
   LW_TRY(status);
   out->kind = LW_BINDING_VALUE;
   if (lw__tensor_is_carried(proto->data_type))
-    LW_TRY(import_carry(im, out->value, proto->data_type));
+    LW_TRY(lw__import_carry(im, out->value, proto->data_type));
   if (proto->name.len == 0) return LW_OK;
   LW_TRY(import_name_value(im, out->value, proto->name));
   lw__producer(im->graph, out->value)->name = lw__value(im->graph, out->value)->name;
@@ -277,6 +277,10 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
   for (uint32_t i = 0; i < c->proto->outputs.count; i++) {
     lw_str name = c->proto->outputs.data[i];
     if (name.len == 0) continue;
+    if (i < c->out_count && c->out[i] == LW_IMPORT_ABSENT) {
+      LW_TRY(lw__import_define(im, name, (lw_binding){.kind = LW_BINDING_ABSENT}));
+      continue;
+    }
     if (i >= c->out_count || c->out[i] == LW_NONE) {
       return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
                       "the operator has no output %u", i);
@@ -284,7 +288,7 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
     LW_TRY(import_check_result(im, c->out[i]));
     int32_t carries = import_carries(c, c->out[i]);
     LW_TRY(import_settle(im, &c->out[i]));
-    LW_TRY(import_carry(im, c->out[i], carries));
+    LW_TRY(lw__import_carry(im, c->out[i], carries));
     LW_TRY(import_name_value(im, c->out[i], name));
     LW_TRY(lw__import_define(im, name, (lw_binding){LW_BINDING_VALUE, c->out[i], NULL}));
   }
@@ -417,59 +421,6 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
 
 /* ---- the main graph -------------------------------------------------------------------------*/
 
-static lw_status import_input(lw_import *im, const lw_proto_value_info *info) {
-  LW_TRY(lw__import_set_where(im, "input", info->name, (lw_str){0}));
-  uint32_t index = lw__map_get(&im->scope->names, info->name);
-  if (index != LW_NONE && im->bindings.data[index].kind == LW_BINDING_TENSOR) return LW_OK;
-  lw_binding binding = {.kind = LW_BINDING_POISON};
-  if (!info->has_type || (info->is_tensor && lw__tensor_type_name(info->elem_type) == NULL)) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "it has no valid type");
-  }
-  lw_dtype dtype = lw__tensor_dtype(info->elem_type);
-  if (!info->is_tensor || dtype == LW_DTYPE_NONE) {
-    const char *reason = "a type that is not a tensor";
-    if (info->is_tensor) {
-      LW_TRY(lw__arena_printf(&im->arena, &reason, "tensor of type %s",
-                              lw__tensor_type_name(info->elem_type)));
-    }
-    LW_TRY(lw__import_finding(im, lw__str_of("(input)"), (lw_str){0}, 0, info->name, reason));
-    return lw__import_define(im, info->name, binding);
-  }
-  lw_shape shape;
-  const char *name;
-  LW_TRY(lw__import_input_shape(im, info, &shape));
-  LW_TRY(import_graph_name(im, info->name, &name));
-  LW_TRY(lw__graph_input(im->graph, dtype, &shape, name, &binding.value));
-  lw__producer(im->graph, binding.value)->name = name;
-  if (lw__tensor_is_carried(info->elem_type))
-    LW_TRY(import_carry(im, binding.value, info->elem_type));
-  binding.kind = LW_BINDING_VALUE;
-  return lw__import_define(im, info->name, binding);
-}
-
-static lw_status import_output(lw_import *im, const lw_proto_value_info *info) {
-  LW_TRY(lw__import_set_where(im, "output", info->name, (lw_str){0}));
-  lw_binding *binding = lw__import_lookup(im, info->name);
-  if (binding == NULL) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "nothing computes it");
-  }
-  LW_TRY(lw__import_force(im, binding));
-  if (binding->kind != LW_BINDING_VALUE) return LW_OK; /* reported as unsupported */
-  if (lw__import_sequence(im, binding->value) != NULL) {
-    return lw__import_finding(im, lw__str_of("(output)"), (lw_str){0}, 0, info->name, "a sequence");
-  }
-  const lw_value *value = lw__value(im->graph, binding->value);
-  lw_dtype declared = lw__tensor_dtype(info->elem_type);
-  if (info->has_type && declared != LW_DTYPE_NONE && declared != value->dtype) {
-    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
-                    "its declared type is %s, but it is %s", lw_dtype_name(declared),
-                    lw_dtype_name(value->dtype));
-  }
-  const char *name;
-  LW_TRY(import_graph_name(im, info->name, &name));
-  return lw__graph_output(im->graph, binding->value, name);
-}
-
 static lw_status import_functions(lw_import *im) {
   for (uint32_t i = 0; i < im->model.functions.count; i++) {
     LW_TRY(lw__map_put(&im->functions, im->model.functions.data[i].name, i, NULL, NULL));
@@ -510,11 +461,11 @@ static lw_status import_graph(lw_import *im) {
   LW_TRY(lw__import_initializers(im, graph));
   LW_TRY(lw__import_bind_options(im));
   for (uint32_t i = 0; i < graph->inputs.count; i++)
-    LW_TRY(import_input(im, &graph->inputs.data[i]));
+    LW_TRY(lw__import_input(im, &graph->inputs.data[i]));
   LW_TRY(lw__import_check_options(im));
   LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
   for (uint32_t i = 0; i < graph->outputs.count; i++)
-    LW_TRY(import_output(im, &graph->outputs.data[i]));
+    LW_TRY(lw__import_output(im, &graph->outputs.data[i]));
   if (im->findings.count != 0) return import_report(im);
   if (graph->outputs.count == 0) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->file, "the graph has no outputs");

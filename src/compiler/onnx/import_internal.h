@@ -6,6 +6,10 @@
 #include "compiler/onnx/operators.h"
 #include "compiler/onnx/tensor.h"
 
+/* Tensors of a sequence that is an input, plus one. */
+#define LW_IMPORT_SEQUENCE_MAX 257
+/* Output of an operator that is an empty optional. */
+#define LW_IMPORT_ABSENT (LW_NONE - 1)
 /* Branches and functions inside each other. */
 #define LW_IMPORT_DEPTH_MAX 64
 
@@ -129,8 +133,18 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
 
 /* Every symbol of the graph as "--dim NAME=N", for messages. */
 void lw__import_list_symbols(const lw_graph *graph, lw_text *out);
+/* A new sequence of |items|, which live as long as the import; |*out| is its stand-in. */
+lw_status lw__import_add_sequence(lw_import *im, lw_value_id *items, uint32_t count,
+                                  lw_value_id *out) LW_MUST_CHECK;
 /* The sequence that |value| stands for; NULL for tensors. */
 const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id value);
+
+/* Notes the ONNX type that |value| carries (tensor.h); 0: none. */
+lw_status lw__import_carry(lw_import *im, lw_value_id value, int32_t proto_type) LW_MUST_CHECK;
+
+/* ---- ports.c: inputs and outputs of the main graph --------------------------------------------*/
+lw_status lw__import_input(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
+lw_status lw__import_output(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
 
 /* ---- given.c: values of graph inputs that the caller told -------------------------------------*/
 /* Contents that tell |value|: those of the model alone, else those with the given values, whose use
@@ -143,6 +157,8 @@ lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;
 /* Shape of a graph input by the file, with options applied. */
 lw_status lw__import_input_shape(lw_import *im, const lw_proto_value_info *info,
                                  lw_shape *out) LW_MUST_CHECK;
+/* Whether the options give a shape to |input|. */
+bool lw__import_has_shape(const lw_import *im, lw_str input);
 /* Refuses options that named nothing in the model. */
 lw_status lw__import_check_options(lw_import *im) LW_MUST_CHECK;
 

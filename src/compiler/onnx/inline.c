@@ -117,9 +117,9 @@ void lw__call_inline(lw_call *c, const lw_proto_graph *graph, const lw_value_id 
   lw__map_deinit(&scope.names);
   if (status == LW_OK) status = lw__import_set_where(im, "node", c->proto->name, c->proto->op_type);
   for (uint32_t i = 0; i < out_count && status == LW_OK; i++) {
-    out[i] = results[i].value;
+    out[i] = results[i].kind == LW_BINDING_ABSENT ? LW_IMPORT_ABSENT : results[i].value;
     /* The reason is noted already. */
-    if (results[i].kind != LW_BINDING_VALUE) status = LW_STATUS_UNSUPPORTED;
+    if (results[i].kind == LW_BINDING_POISON) status = LW_STATUS_UNSUPPORTED;
   }
   (void)lw__call_keep(c, status);
 }

@@ -111,8 +111,8 @@ lw_value_id lw__op_to_type(lw_call *c, lw_value_id x, int32_t type, bool saturat
   if (!lw__call_ok(c) || lw__call_carried(c, x) == type) return x;
   if (!lw__tensor_is_carried(type)) return cast_own(c, x, lw__tensor_dtype(type), saturate);
   bool is_float = lw__dtype_is_float(lw__tensor_dtype(type));
-  lw_value_id y = is_float ? cast_carried_float(c, x, type, saturate)
-                           : cast_small_int(c, x, type, saturate);
+  lw_value_id y =
+      is_float ? cast_carried_float(c, x, type, saturate) : cast_small_int(c, x, type, saturate);
   lw__call_carry(c, y, type);
   return y;
 }

@@ -12,6 +12,18 @@ static const lw_proto_graph *control_graph(lw_call *c, const char *name) {
   return NULL;
 }
 
+/* Output |i| when no graph can hold both results. */
+static void control_choose(lw_call *c, lw_value_id condition, uint32_t i, lw_value_id yes,
+                           lw_value_id no) {
+  double decided;
+  if (lw__call_decided_scalar(c, condition, &decided)) {
+    lw__call_out(c, i, decided != 0 ? yes : no);
+  } else {
+    lw__call_unsupported(
+        c, "a condition that is computed from data, with branches of different shapes");
+  }
+}
+
 /* Both branches, and a choice for each output: nothing that a graph computes has effects. */
 static void control_both(lw_call *c, const lw_proto_graph *yes, const lw_proto_graph *no) {
   lw_value_id *a = lw__b_alloc(c, c->out_count, sizeof *a),
@@ -20,21 +32,19 @@ static void control_both(lw_call *c, const lw_proto_graph *yes, const lw_proto_g
   if (lw__call_ok(c) && lw__shape_numel(&shape) != 1)
     lw__call_invalid(c, "its condition must be one value");
   if (a == NULL || b == NULL) return;
-  double decided;
   lw_value_id condition = lw__b_reshape(c, lw__call_in(c, 0), &scalar);
   lw__call_inline(c, yes, NULL, 0, a, c->out_count);
   lw__call_inline(c, no, NULL, 0, b, c->out_count);
   for (uint32_t i = 0; i < c->out_count && lw__call_ok(c); i++) {
+    if (a[i] == LW_IMPORT_ABSENT || b[i] == LW_IMPORT_ABSENT) {
+      control_choose(c, condition, i, a[i], b[i]);
+      continue;
+    }
     lw_shape sa = lw__b_shape(c, a[i]), sb = lw__b_shape(c, b[i]);
     if (lw__b_dtype(c, a[i]) != lw__b_dtype(c, b[i]) || !lw__shape_eq(c->graph, &sa, &sb) ||
         lw__import_sequence(c->im, a[i]) != NULL) {
-      if (lw__call_decided_scalar(c, condition, &decided)) {
-        lw__call_out(c, i, decided != 0 ? a[i] : b[i]);
-        continue;
-      }
-      lw__call_unsupported(
-          c, "a condition that is computed from data, with branches of different shapes");
-      return;
+      control_choose(c, condition, i, a[i], b[i]);
+      continue;
     }
     lw__call_out(c, i, a[i] == b[i] ? a[i] : lw__b_select(c, condition, a[i], b[i]));
   }
@@ -83,6 +93,8 @@ static void control_step(lw_call *c, lw_control_loop *loop) {
   lw__call_inline(c, loop->body, loop->in, loop->in_count, loop->out, loop->out_count);
   for (uint32_t k = 0; k < loop->scan_count && lw__call_ok(c); k++) {
     loop->collected[loop->steps * loop->scan_count + k] = loop->out[loop->scan_first + k];
+    if (loop->out[loop->scan_first + k] == LW_IMPORT_ABSENT)
+      lw__call_invalid(c, "an empty optional among the collected outputs");
   }
   loop->steps++;
 }
@@ -130,7 +142,6 @@ void lw__op_loop(lw_call *c) {
   if (!control_begin(c, &loop, endless ? CONTROL_STEPS_MAX : most)) return;
   for (uint32_t k = 0; k < carried; k++) {
     loop.in[2 + k] = lw__call_in(c, 2 + k);
-    if (loop.in[2 + k] == LW_NONE) lw__call_invalid(c, "its input %u is missing", 2 + k);
   }
   while (loop.steps < most && control_goes_on(c, condition)) {
     if (loop.steps == CONTROL_STEPS_MAX)
@@ -140,7 +151,8 @@ void lw__op_loop(lw_call *c) {
     control_step(c, &loop);
     if (!lw__call_ok(c)) return;
     condition = loop.out[0];
-    for (uint32_t k = 0; k < carried; k++) loop.in[2 + k] = loop.out[1 + k];
+    for (uint32_t k = 0; k < carried; k++)
+      loop.in[2 + k] = loop.out[1 + k] == LW_IMPORT_ABSENT ? LW_NONE : loop.out[1 + k];
   }
   for (uint32_t i = 0; i < c->out_count; i++) {
     if (!lw__call_wants(c, i)) continue;

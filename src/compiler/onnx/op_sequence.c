@@ -29,12 +29,18 @@ static lw_import_sequence sequence_in(lw_call *c, uint32_t i) {
   return (lw_import_sequence){0};
 }
 
+lw_status lw__import_add_sequence(lw_import *im, lw_value_id *items, uint32_t count,
+                                  lw_value_id *out) {
+  LW_TRY(lw__graph_scalar(im->graph, LW_DTYPE_BOOL, 0, out));
+  return lw_vec_push(&im->sequences, (lw_import_sequence){*out, items, count});
+}
+
 /* A new sequence as output 0. |items| live as long as the import. */
 static void sequence_out(lw_call *c, lw_value_id *items, uint32_t count) {
-  lw_value_id stand_in = lw__b_scalar(c, LW_DTYPE_BOOL, 0);
+  lw_value_id stand_in;
   if (!lw__call_ok(c)) return;
-  lw_import_sequence s = {stand_in, items, count};
-  if (lw__call_keep(c, lw_vec_push(&c->im->sequences, s))) lw__call_out(c, 0, stand_in);
+  if (lw__call_keep(c, lw__import_add_sequence(c->im, items, count, &stand_in)))
+    lw__call_out(c, 0, stand_in);
 }
 
 /* Position given by input |i|, counted from the end when negative; |otherwise| when left out. */
@@ -90,6 +96,50 @@ void lw__op_sequence_erase(lw_call *c) {
     if (i != at) items[k++] = s.items[i];
   }
   sequence_out(c, items, s.count - 1);
+}
+
+/* The body for every element of the first sequence; other sequences go along, tensors stay. */
+void lw__op_sequence_map(lw_call *c) {
+  const lw_proto_attr *attr = lw__call_attr(c, "body");
+  lw_import_sequence s = sequence_in(c, 0);
+  lw_value_id *in = lw__b_alloc(c, c->in_count, sizeof *in);
+  lw_value_id *out = lw__b_alloc(c, (int64_t)s.count * c->out_count, sizeof *out);
+  if (lw__call_ok(c) && (attr == NULL || attr->g == NULL)) lw__call_invalid(c, "it has no body");
+  if (in == NULL || out == NULL || !lw__call_ok(c)) return;
+  lw_value_id *results = lw__b_alloc(c, c->out_count, sizeof *results);
+  for (uint32_t k = 0; results != NULL && k < s.count && lw__call_ok(c); k++) {
+    for (uint32_t i = 0; i < c->in_count; i++) {
+      const lw_import_sequence *other = lw__import_sequence(c->im, c->in[i]);
+      if (other != NULL && other->count != s.count)
+        lw__call_invalid(c, "sequences of different lengths");
+      if (!lw__call_ok(c)) return;
+      in[i] = other == NULL ? c->in[i] : other->items[k];
+    }
+    lw__call_inline(c, attr->g, in, c->in_count, results, c->out_count);
+    for (uint32_t i = 0; i < c->out_count; i++) out[i * s.count + k] = results[i];
+  }
+  for (uint32_t i = 0; i < c->out_count && lw__call_ok(c); i++) {
+    lw_value_id stand_in;
+    lw_value_id *items = out + (size_t)i * s.count;
+    if (lw__call_keep(c, lw__import_add_sequence(c->im, items, s.count, &stand_in)))
+      lw__call_out(c, i, stand_in);
+  }
+}
+
+/* ---- optionals: the value itself, or nothing --------------------------------------------------*/
+
+void lw__op_optional(lw_call *c) {
+  lw__call_ignore(c, "type");
+  lw__call_out(c, 0, lw__call_has(c, 0) ? c->in[0] : LW_IMPORT_ABSENT);
+}
+
+void lw__op_optional_has_element(lw_call *c) {
+  lw__call_out(c, 0, lw__b_scalar(c, LW_DTYPE_BOOL, lw__call_has(c, 0)));
+}
+
+void lw__op_optional_get_element(lw_call *c) {
+  if (!lw__call_has(c, 0)) lw__call_invalid(c, "the optional is empty");
+  lw__call_out(c, 0, lw__call_in(c, 0));
 }
 
 void lw__op_concat_from_sequence(lw_call *c) {

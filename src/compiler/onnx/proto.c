@@ -242,17 +242,42 @@ static lw_status proto_read_tensor_type(lw_proto_reader *r, lw_str bytes,
   return proto_done(r, &wire);
 }
 
-/* TypeProto */
-static lw_status proto_read_type(lw_proto_reader *r, lw_str bytes, lw_proto_value_info *out) {
+static lw_status proto_read_type(lw_proto_reader *r, lw_str bytes, uint32_t depth,
+                                 lw_proto_value_info *out);
+
+/* TypeProto.Sequence, TypeProto.Optional: their only field is the type inside. */
+static lw_status proto_read_container(lw_proto_reader *r, lw_str bytes, uint32_t depth,
+                                      lw_proto_value_info *out) {
+  lw_wire wire = lw__wire_of(bytes);
+  for (lw_wire_field f; lw__wire_next(&wire, &f);) {
+    if (proto_is(&f, 1, LW_WIRE_BYTES)) LW_TRY(proto_read_type(r, f.bytes, depth + 1, out));
+  }
+  return proto_done(r, &wire);
+}
+
+/* TypeProto. A sequence, an optional or an optional sequence of tensors is understood; what is
+ * nested otherwise has a type that is none of them. */
+static lw_status proto_read_type(lw_proto_reader *r, lw_str bytes, uint32_t depth,
+                                 lw_proto_value_info *out) {
+  enum { OPTIONAL_OF_SEQUENCE = 2 };
   lw_wire wire = lw__wire_of(bytes);
   for (lw_wire_field f; lw__wire_next(&wire, &f);) {
     if (f.type != LW_WIRE_BYTES) continue;
     if (f.number == 1) {
-      out->has_type = out->is_tensor = true;
+      out->has_type = true;
+      out->is_tensor = depth == 0;
       LW_TRY(proto_read_tensor_type(r, f.bytes, out));
     } else if (f.number == 4 || f.number == 5 || f.number == 7 || f.number == 8 || f.number == 9) {
       out->has_type = true; /* sequence, map, opaque, sparse tensor, optional */
       out->is_tensor = false;
+      bool sequence = f.number == 4 && !out->is_sequence, optional = f.number == 9 && depth == 0;
+      out->is_sequence |= sequence;
+      out->is_optional |= optional;
+      if ((sequence || optional) && depth < OPTIONAL_OF_SEQUENCE) {
+        LW_TRY(proto_read_container(r, f.bytes, depth, out));
+      } else {
+        out->is_sequence = out->is_optional = false;
+      }
     }
   }
   return proto_done(r, &wire);
@@ -262,7 +287,7 @@ static lw_status proto_read_value_info(lw_proto_reader *r, lw_str bytes, lw_prot
   lw_wire wire = lw__wire_of(bytes);
   for (lw_wire_field f; lw__wire_next(&wire, &f);) {
     if (proto_str(&f, 1, &out->name)) continue;
-    if (proto_is(&f, 2, LW_WIRE_BYTES)) LW_TRY(proto_read_type(r, f.bytes, out));
+    if (proto_is(&f, 2, LW_WIRE_BYTES)) LW_TRY(proto_read_type(r, f.bytes, 0, out));
   }
   return proto_done(r, &wire);
 }

@@ -112,8 +112,10 @@ typedef struct lw_proto_dim {
 
 typedef struct lw_proto_value_info {
   lw_str name;
-  bool has_type, is_tensor,
-      has_shape; /* a type that is not a tensor: sequence, map, optional, sparse */
+  bool has_type, is_tensor;
+  bool is_sequence, is_optional; /* of tensors; an optional sequence is both. None of the three:
+                                    a map, a sparse tensor ... */
+  bool has_shape;                /* of the tensor, or of the tensors inside */
   int32_t elem_type;
   LW_PROTO_LIST(lw_proto_dim) dims;
 } lw_proto_value_info;

@@ -41,7 +41,11 @@ static lw_status summary_port(lw_onnx_summary *s, const lw_proto_value_info *inf
   lw_dtype dtype = lw__tensor_dtype(info->elem_type);
   const char *type =
       dtype != LW_DTYPE_NONE ? lw_dtype_name(dtype) : lw__tensor_type_name(info->elem_type);
-  out->type = !info->is_tensor ? "not a tensor" : type == NULL ? "undefined" : type;
+  out->type = info->is_sequence   ? "sequence"
+              : info->is_optional ? "optional"
+              : !info->is_tensor  ? "not a tensor"
+              : type == NULL      ? "undefined"
+                                  : type;
   return summary_text(s, info->name, &out->name);
 }
 

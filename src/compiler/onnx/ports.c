@@ -1,0 +1,111 @@
+/* ports.c: inputs and outputs of the main graph. A sequence of tensors has one input or output per
+ * element, x[0], x[1] ..: as many inputs as the options give shapes; an optional input is there
+ * when the options give its shape. */
+#include "compiler/onnx/import_internal.h"
+
+static lw_status port_name(lw_import *im, lw_str name, const char **out) {
+  return lw__arena_strndup(&im->graph->arena, name.ptr, name.len, out);
+}
+
+/* "name[k]" */
+static lw_status port_element(lw_import *im, lw_str name, uint32_t k, lw_str *out) {
+  const char *text;
+  LW_TRY(lw__arena_printf(&im->arena, &text, "%.*s[%u]", lw__import_len(name), name.ptr, k));
+  *out = lw__str_of(text);
+  return LW_OK;
+}
+
+static lw_status port_tensor_input(lw_import *im, const lw_proto_value_info *info,
+                                   lw_value_id *out) {
+  lw_shape shape;
+  const char *name;
+  LW_TRY(lw__import_input_shape(im, info, &shape));
+  LW_TRY(port_name(im, info->name, &name));
+  LW_TRY(lw__graph_input(im->graph, lw__tensor_dtype(info->elem_type), &shape, name, out));
+  lw__producer(im->graph, *out)->name = name;
+  if (!lw__tensor_is_carried(info->elem_type)) return LW_OK;
+  return lw__import_carry(im, *out, info->elem_type);
+}
+
+static lw_status port_sequence_input(lw_import *im, const lw_proto_value_info *info,
+                                     lw_value_id *out) {
+  lw_value_id items[LW_IMPORT_SEQUENCE_MAX], *copy;
+  uint32_t count = 0;
+  lw_proto_value_info element = *info;
+  for (; count < LW_IMPORT_SEQUENCE_MAX; count++) {
+    LW_TRY(port_element(im, info->name, count, &element.name));
+    if (!lw__import_has_shape(im, element.name)) break;
+    LW_TRY(port_tensor_input(im, &element, &items[count]));
+  }
+  if (count == LW_IMPORT_SEQUENCE_MAX) {
+    return lw__fail(im->diag, LW_STATUS_UNSUPPORTED, im->graph->where,
+                    "a sequence of more than %d tensors", LW_IMPORT_SEQUENCE_MAX - 1);
+  }
+  LW_TRY(lw__arena_dup(&im->arena, items, count * sizeof *items, &copy));
+  return lw__import_add_sequence(im, copy, count, out);
+}
+
+lw_status lw__import_input(lw_import *im, const lw_proto_value_info *info) {
+  LW_TRY(lw__import_set_where(im, "input", info->name, (lw_str){0}));
+  uint32_t index = lw__map_get(&im->scope->names, info->name);
+  if (index != LW_NONE && im->bindings.data[index].kind == LW_BINDING_TENSOR) return LW_OK;
+  lw_binding binding = {.kind = LW_BINDING_POISON};
+  bool known = info->is_tensor || info->is_sequence || info->is_optional;
+  if (!info->has_type || (known && lw__tensor_type_name(info->elem_type) == NULL)) {
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "it has no valid type");
+  }
+  if (!known || lw__tensor_dtype(info->elem_type) == LW_DTYPE_NONE) {
+    const char *reason = "a type that is no tensor";
+    if (known) {
+      LW_TRY(lw__arena_printf(&im->arena, &reason, "tensor of type %s",
+                              lw__tensor_type_name(info->elem_type)));
+    }
+    LW_TRY(lw__import_finding(im, lw__str_of("(input)"), (lw_str){0}, 0, info->name, reason));
+    return lw__import_define(im, info->name, binding);
+  }
+  lw_str first = info->name;
+  if (info->is_sequence) LW_TRY(port_element(im, info->name, 0, &first));
+  if (info->is_optional && !lw__import_has_shape(im, first)) {
+    return lw__import_define(im, info->name, (lw_binding){.kind = LW_BINDING_ABSENT});
+  }
+  if (info->is_sequence) {
+    LW_TRY(port_sequence_input(im, info, &binding.value));
+  } else {
+    LW_TRY(port_tensor_input(im, info, &binding.value));
+  }
+  binding.kind = LW_BINDING_VALUE;
+  return lw__import_define(im, info->name, binding);
+}
+
+static lw_status port_tensor_output(lw_import *im, const lw_proto_value_info *info, lw_str label,
+                                    lw_value_id id) {
+  const lw_value *value = lw__value(im->graph, id);
+  lw_dtype declared = lw__tensor_dtype(info->elem_type);
+  if (info->has_type && declared != LW_DTYPE_NONE && declared != value->dtype) {
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
+                    "its declared type is %s, but it is %s", lw_dtype_name(declared),
+                    lw_dtype_name(value->dtype));
+  }
+  const char *name;
+  LW_TRY(port_name(im, label, &name));
+  return lw__graph_output(im->graph, id, name);
+}
+
+lw_status lw__import_output(lw_import *im, const lw_proto_value_info *info) {
+  LW_TRY(lw__import_set_where(im, "output", info->name, (lw_str){0}));
+  lw_binding *binding = lw__import_lookup(im, info->name);
+  if (binding == NULL) {
+    return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where, "nothing computes it");
+  }
+  LW_TRY(lw__import_force(im, binding));
+  /* Reported as unsupported, or an optional that is empty. */
+  if (binding->kind != LW_BINDING_VALUE) return LW_OK;
+  const lw_import_sequence *sequence = lw__import_sequence(im, binding->value);
+  if (sequence == NULL) return port_tensor_output(im, info, info->name, binding->value);
+  for (uint32_t k = 0; k < sequence->count; k++) {
+    lw_str label;
+    LW_TRY(port_element(im, info->name, k, &label));
+    LW_TRY(port_tensor_output(im, info, label, sequence->items[k]));
+  }
+  return LW_OK;
+}
