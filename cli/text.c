@@ -14,7 +14,8 @@ int cli_exit_code(lw_status status) {
   switch (status) {
     case LW_STATUS_NOT_FOUND:
     case LW_STATUS_IO: return LW_STATUS_USAGE;
-    case LW_STATUS_INTERNAL: return LW_STATUS_DEVICE_FAILED;
+    case LW_STATUS_INTERNAL:
+    case LW_STATUS_DEVICE_LOST: return LW_STATUS_DEVICE_FAILED;
     default: return (int)status;
   }
 }

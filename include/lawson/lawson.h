@@ -116,7 +116,11 @@ LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
                                         const lw_tensor *tensor) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
 /* Puts one run into |cuda_stream| (CUstream; NULL: legacy default stream) and returns; all
- * tensors must be on the device. */
+ * tensors must be on the device. Runs of one context in several streams come one after the other;
+ * destroying the context waits for them. While the stream is being captured the run becomes part
+ * of the caller's graph, whose replays use the context's memory: the context must outlive the
+ * graph, and replays and other runs of the context must not meet. Any other function may be called
+ * during a capture, too. */
 LW_API lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) LW_MUST_CHECK;
 LW_API const char *lw_context_error(const lw_context *context);
 

@@ -29,9 +29,11 @@ typedef enum lw_status {
   LW_STATUS_UNSUPPORTED = 4,   /* valid, but lawson cannot do it (yet) */
   LW_STATUS_DEVICE_FAILED = 5, /* no such device, driver, compiler, or one of them failed */
   LW_STATUS_OUT_OF_MEMORY = 6,
-  LW_STATUS_NOT_FOUND = 7, /* a file or an entry is not there */
-  LW_STATUS_IO = 8,        /* a file cannot be read or written */
-  LW_STATUS_INTERNAL = 9,  /* a promise of lawson's own code was broken: please report it */
+  LW_STATUS_NOT_FOUND = 7,    /* a file or an entry is not there */
+  LW_STATUS_IO = 8,           /* a file cannot be read or written */
+  LW_STATUS_INTERNAL = 9,     /* a promise of lawson's own code was broken: please report it */
+  LW_STATUS_DEVICE_LOST = 10, /* an error broke the device's state: nothing runs on it any more
+                                 until the process ends */
 } lw_status;
 
 /* Element types. The numbers are lawson's own; the ONNX reader translates. */

@@ -10,7 +10,8 @@ from typing import Iterator, Optional
 MAX_RANK = 12
 
 STATUS_NAMES = {1: "check failed", 2: "usage", 3: "model invalid", 4: "unsupported",
-                5: "device failed", 6: "out of memory", 7: "not found", 8: "io", 9: "internal"}
+                5: "device failed", 6: "out of memory", 7: "not found", 8: "io", 9: "internal",
+                10: "device lost"}
 USAGE, MODEL_INVALID, UNSUPPORTED, OUT_OF_MEMORY = 2, 3, 4, 6
 
 # Numbers of lw_dtype.

@@ -13,6 +13,7 @@ const char *lw_status_name(lw_status status) {
     case LW_STATUS_NOT_FOUND: return "not found";
     case LW_STATUS_IO: return "input or output failed";
     case LW_STATUS_INTERNAL: return "internal error";
+    case LW_STATUS_DEVICE_LOST: return "device lost";
   }
   return "unknown status";
 }

@@ -34,11 +34,11 @@ void lw__rt_arena_release(lw_rt_arena *arena) {
 
 uint64_t lw__rt_arena_bytes(const lw_rt_arena *arena) { return arena->bytes; }
 
-lw_status lw__rt_arena_reserve(lw_rt_arena *arena, uint64_t bytes) {
+lw_status lw__rt_arena_reserve(lw_rt_arena *arena, uint64_t bytes, lw_diag *diag) {
   if (bytes <= arena->bytes) return LW_OK;
   const lw_rt_backend *backend = arena->device->backend;
   void *base;
-  LW_TRY(backend->alloc(arena->device, (size_t)bytes, &base));
+  LW_TRY(backend->alloc(arena->device, (size_t)bytes, "working memory", diag, &base));
   if (arena->base != NULL && arena->in_streams) {
     lw_status status = lw_vec_push(&arena->retired, arena->base);
     if (status != LW_OK) {

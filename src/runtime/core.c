@@ -1,6 +1,5 @@
 /* core.c: devices, programs, contexts and bindings: everything that does not depend on the kind of
  * device. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -133,11 +132,8 @@ static lw_status program_run_init(lw_rt_program *program, lw_diag *diag) {
   void **slots;
   lw_status status = lw__arena_alloc(&memory, program->init.slot_count, sizeof *slots, &slots);
   if (status == LW_OK && program_init_uses_arena(program)) {
-    status = device->backend->alloc(device, (size_t)program->arena_bytes, &arena);
-    if (status != LW_OK) {
-      (void)lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
-                     program->arena_bytes);
-    }
+    status = device->backend->alloc(device, (size_t)program->arena_bytes, "working memory", diag,
+                                    &arena);
   }
   if (status == LW_OK) {
     resolve_slots(program, &program->init, arena, NULL, NULL, slots);
@@ -172,8 +168,9 @@ static lw_status program_build(lw_rt_program *program, const lw_plan *plan, lw_d
 }
 
 static lw_status program_load(lw_rt_device *device, lw_rt_program *base, const lw_plan *plan,
-                              lw_diag *diag, lw_rt_program **out) {
+                              bool *out_refused, lw_diag *diag, lw_rt_program **out) {
   *out = NULL;
+  for (uint32_t k = 0; out_refused != NULL && k < plan->kernels.count; k++) out_refused[k] = false;
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_rt_program)));
   lw_rt_program *program = memory;
@@ -182,8 +179,10 @@ static lw_status program_load(lw_rt_device *device, lw_rt_program *base, const l
   program->device = device;
   program->base = base;
   if (base != NULL) atomic_fetch_add(&base->references, 1);
+  program->refused = out_refused;
   atomic_fetch_add(&device->references, 1);
   lw_status status = program_build(program, plan, diag);
+  program->refused = NULL;
   if (status == LW_OK) {
     *out = program;
   } else {
@@ -194,12 +193,17 @@ static lw_status program_load(lw_rt_device *device, lw_rt_program *base, const l
 
 lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag *diag,
                               lw_rt_program **out) {
-  return program_load(device, NULL, plan, diag, out);
+  return program_load(device, NULL, plan, NULL, diag, out);
 }
 
 lw_status lw__rt_program_load_beside(lw_rt_program *base, const lw_plan *plan, lw_diag *diag,
                                      lw_rt_program **out) {
-  return program_load(base->device, base, plan, diag, out);
+  return program_load(base->device, base, plan, NULL, diag, out);
+}
+
+lw_status lw__rt_program_try(lw_rt_device *device, lw_rt_program *base, const lw_plan *plan,
+                             bool *out_refused, lw_diag *diag, lw_rt_program **out) {
+  return program_load(device, base, plan, out_refused, diag, out);
 }
 
 void lw__rt_program_release(lw_rt_program *program) {
@@ -222,6 +226,17 @@ void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *seg
   if (s->kind == LW_STEP_LAUNCH) lw__text_add(out, ", kernel %s", program->kernels[s->kernel].name);
 }
 
+void lw__rt_describe_steps(const lw_rt_program *program, const lw_rt_segment *segment,
+                           lw_text *out) {
+  enum { NAMED_MAX = 6 };
+  if (segment->step_count != 1) lw__text_add(out, "%u steps: ", segment->step_count);
+  for (uint32_t i = 0; i < segment->step_count && i < NAMED_MAX; i++) {
+    if (i != 0) lw__text_add(out, "; ");
+    lw__rt_describe_step(program, segment, i, out);
+  }
+  if (segment->step_count > NAMED_MAX) lw__text_add(out, "; ...");
+}
+
 /* ---- contexts ---- */
 
 static lw_status context_build(lw_rt_context *context, lw_diag *diag) {
@@ -233,11 +248,7 @@ static lw_status context_build(lw_rt_context *context, lw_diag *diag) {
       lw__arena_alloc(memory, program->output_count, sizeof *context->outputs, &context->outputs));
   LW_TRY(lw__arena_alloc(memory, program->run.slot_count, sizeof *context->slots, &context->slots));
   if (context->arena == NULL) LW_TRY(lw__rt_arena_create(program->device, &context->arena));
-  lw_status status = lw__rt_arena_reserve(context->arena, program->arena_bytes);
-  if (status != LW_OK) {
-    return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of working memory",
-                    program->arena_bytes);
-  }
+  LW_TRY(lw__rt_arena_reserve(context->arena, program->arena_bytes, diag));
   return backend->context_open(context, diag);
 }
 
@@ -294,14 +305,15 @@ void lw__rt_context_destroy(lw_rt_context *context) {
 
 /* Device memory for a whole input or output; zeros, since rows that are not bound are computed,
  * too. */
-static lw_status binding_stage(lw_rt_device *device, lw_rt_binding *binding, size_t bytes) {
-  if (binding->staging != NULL) return LW_OK;
+static lw_status binding_stage(lw_rt_device *device, lw_rt_binding *binding, const lw_rt_io *io,
+                               lw_diag *diag) {
+  size_t bytes = (size_t)io->bytes;
   void *zeros = NULL;
-  LW_TRY(device->backend->alloc(device, bytes, &binding->staging));
+  LW_TRY(device->backend->alloc(device, bytes, io->name, diag, &binding->staging));
   lw_status status = lw__mem_resize(&zeros, bytes);
   if (status == LW_OK) {
     memset(zeros, 0, bytes);
-    status = device->backend->upload(device, binding->staging, zeros, bytes);
+    status = device->backend->upload(device, binding->staging, zeros, bytes, diag);
   }
   lw__mem_free(zeros);
   if (status == LW_OK) return LW_OK;
@@ -317,11 +329,9 @@ static lw_status bind(lw_rt_context *context, lw_rt_binding *binding, const lw_r
   if (atomic_load(&context->busy)) return LW_STATUS_USAGE;
   if (device->backend->host_memory) on_device = true;
   bool misplaced = !on_device || (uintptr_t)data % LW_RT_IO_ALIGN_BYTES != 0;
-  bool stage = io->bytes != 0 && (misplaced || bytes != io->bytes);
-  if (stage) LW_TRY(binding_stage(device, binding, (size_t)io->bytes));
+  binding->stage = io->bytes != 0 && (misplaced || bytes != io->bytes);
   binding->data = data;
   binding->bytes = bytes;
-  binding->address = stage ? binding->staging : data;
   binding->on_device = on_device || bytes == 0;
   binding->bound = true;
   context->stale = true;
@@ -363,22 +373,31 @@ static lw_status check_bound(const lw_rt_binding *bindings, const lw_rt_io *ios,
   return LW_OK;
 }
 
-/* Binds are looked at, addresses refreshed, and the run's staging copies counted. */
+/* Finds the addresses that kernels will see, with staging memory where there is none yet, and
+ * counts the run's staging copies. */
+static lw_status context_place(lw_rt_context *context, lw_rt_binding *bindings, const lw_rt_io *ios,
+                               uint32_t count, lw_diag *diag) {
+  lw_rt_device *device = context->program->device;
+  for (uint32_t i = 0; i < count; i++) {
+    lw_rt_binding *b = &bindings[i];
+    if (b->stage && b->staging == NULL) LW_TRY(binding_stage(device, b, &ios[i], diag));
+    b->address = b->stage ? b->staging : b->data;
+    context->stats.staging_copies += lw__rt_binding_staged(b);
+  }
+  return LW_OK;
+}
+
 static lw_status context_prepare(lw_rt_context *context, lw_diag *diag) {
   lw_rt_program *program = context->program;
   if (!context->stale && context->arena_base == context->arena->base) return LW_OK;
   LW_TRY(check_bound(context->inputs, program->inputs, program->input_count, "input", diag));
   LW_TRY(check_bound(context->outputs, program->outputs, program->output_count, "output", diag));
   context->arena_base = context->arena->base;
+  context->stats.staging_copies = 0;
+  LW_TRY(context_place(context, context->inputs, program->inputs, program->input_count, diag));
+  LW_TRY(context_place(context, context->outputs, program->outputs, program->output_count, diag));
   resolve_slots(program, &program->run, context->arena_base, context->inputs, context->outputs,
                 context->slots);
-  context->stats.staging_copies = 0;
-  for (uint32_t i = 0; i < program->input_count; i++) {
-    context->stats.staging_copies += lw__rt_binding_staged(&context->inputs[i]);
-  }
-  for (uint32_t i = 0; i < program->output_count; i++) {
-    context->stats.staging_copies += lw__rt_binding_staged(&context->outputs[i]);
-  }
   context->stale = false;
   return LW_OK;
 }
@@ -415,7 +434,7 @@ void lw__rt_stats(const lw_rt_context *context, lw_rt_stats *out) { *out = conte
 
 lw_status lw__rt_alloc(lw_rt_device *device, size_t bytes, void **out) {
   *out = NULL;
-  return device->backend->alloc(device, bytes == 0 ? 1 : bytes, out);
+  return device->backend->alloc(device, bytes == 0 ? 1 : bytes, "memory", NULL, out);
 }
 
 void lw__rt_free(lw_rt_device *device, void *ptr) {
@@ -423,11 +442,11 @@ void lw__rt_free(lw_rt_device *device, void *ptr) {
 }
 
 lw_status lw__rt_upload(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
-  return bytes == 0 ? LW_OK : device->backend->upload(device, dst, src, bytes);
+  return bytes == 0 ? LW_OK : device->backend->upload(device, dst, src, bytes, NULL);
 }
 
 lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
-  return bytes == 0 ? LW_OK : device->backend->download(device, dst, src, bytes);
+  return bytes == 0 ? LW_OK : device->backend->download(device, dst, src, bytes, NULL);
 }
 
 lw_status lw__rt_flush_cache(lw_rt_device *device) { return device->backend->flush_cache(device); }

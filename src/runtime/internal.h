@@ -120,6 +120,7 @@ struct lw_rt_program {
   lw_rt_segment init, run;
   uint64_t arena_bytes, weight_bytes;
   uint64_t own_weight_bytes; /* without those of |base| */
+  bool *refused;             /* per kernel, the caller's; NULL: nobody asks. Set while loading */
   void *weights;             /* on the device: the own ones */
   lw_rt_stats counts; /* what one run does */
 };
@@ -127,9 +128,9 @@ struct lw_rt_program {
 typedef struct lw_rt_binding {
   void *data;    /* the caller's */
   void *address; /* what kernels see: |data| or |staging| */
-  void *staging; /* device memory of the context, made when first needed */
+  void *staging; /* device memory of the context, made when a run first needs it */
   size_t bytes;  /* of |data|: fewer than the whole when rows are missing at the end */
-  bool bound, on_device;
+  bool bound, on_device, stage;
 } lw_rt_binding;
 
 struct lw_rt_context {
@@ -147,7 +148,7 @@ struct lw_rt_context {
 };
 
 static inline bool lw__rt_binding_staged(const lw_rt_binding *binding) {
-  return binding->bound && binding->bytes != 0 && binding->address != binding->data;
+  return binding->bound && binding->bytes != 0 && binding->stage;
 }
 
 /* All addresses are device addresses. Functions that fail explain themselves in |diag| and leave
@@ -168,10 +169,14 @@ struct lw_rt_backend {
   void (*context_close)(lw_rt_context *context);
   lw_status (*context_run)(lw_rt_context *context, lw_diag *diag);
   lw_status (*context_enqueue)(lw_rt_context *context, void *stream, lw_diag *diag);
-  lw_status (*alloc)(lw_rt_device *device, size_t bytes, void **out); /* bytes >= 1 */
+  /* bytes >= 1. |what|: the memory's purpose, for messages. */
+  lw_status (*alloc)(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,
+                     void **out);
   void (*free)(lw_rt_device *device, void *ptr);
-  lw_status (*upload)(lw_rt_device *device, void *dst, const void *src, size_t bytes);
-  lw_status (*download)(lw_rt_device *device, void *dst, const void *src, size_t bytes);
+  lw_status (*upload)(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                      lw_diag *diag);
+  lw_status (*download)(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                        lw_diag *diag);
   lw_status (*flush_cache)(lw_rt_device *device);
 };
 
@@ -187,10 +192,14 @@ void lw__rt_host_free(void *ptr);
 /* "step 3 (conv1): " and the kernel's name, for messages about one step. */
 void lw__rt_describe_step(const lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
                           lw_text *out);
+/* The same for all steps at once, the first few of them by name: for errors that come when nobody
+ * knows any more from which. */
+void lw__rt_describe_steps(const lw_rt_program *program, const lw_rt_segment *segment,
+                           lw_text *out);
 
 /* arena.c: at least |bytes|; a new base when it has to grow. No run that uses it may be in flight.
  */
-lw_status lw__rt_arena_reserve(lw_rt_arena *arena, uint64_t bytes) LW_MUST_CHECK;
+lw_status lw__rt_arena_reserve(lw_rt_arena *arena, uint64_t bytes, lw_diag *diag) LW_MUST_CHECK;
 /* weights.c: gives every weight and derived buffer its home and uploads the weights. Steps of the
  * init program that the base has done already are dropped. */
 lw_status lw__rt_weights_load(lw_rt_program *program, const lw_plan *plan,

@@ -44,6 +44,10 @@ lw_status lw__rt_program_load(lw_rt_device *device, const lw_plan *plan, lw_diag
  * |base| itself must have been loaded without a base; it is retained. */
 lw_status lw__rt_program_load_beside(lw_rt_program *base, const lw_plan *plan, lw_diag *diag,
                                      lw_rt_program **out) LW_MUST_CHECK;
+/* Either of the two (|base| may be NULL), and tells which kernels are why it fails: the device does
+ * not take them, or no block of them fits on it. |out_refused| has an entry per kernel. */
+lw_status lw__rt_program_try(lw_rt_device *device, lw_rt_program *base, const lw_plan *plan,
+                             bool *out_refused, lw_diag *diag, lw_rt_program **out) LW_MUST_CHECK;
 void lw__rt_program_release(lw_rt_program *program);
 
 /* Working memory on a device for several contexts that never run at the same time: it grows to what
@@ -83,8 +87,11 @@ lw_status lw__rt_bind_rows(lw_rt_context *context, bool input, uint32_t index, v
  * stream holds; work in other streams that touches bound memory must have finished. */
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
 /* Puts a run into the caller's CUDA stream (CUstream; NULL: the legacy default stream) without
- * waiting; all bindings must be on the device. CPU and null devices run synchronously. Works inside
- * the caller's stream capture. */
+ * waiting; all bindings must be on the device. CPU and null devices run synchronously. Runs of one
+ * context in different streams come one after the other, and destroying the context waits for them.
+ * Inside the caller's stream capture the run becomes part of the caller's graph: its replays use
+ * this context's memory, so they must not meet each other or other runs of it, and the context must
+ * outlive them. All functions of this header may be called while streams are being captured. */
 lw_status lw__rt_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) LW_MUST_CHECK;
 
 typedef struct lw_rt_stats { /* of one run */

@@ -4,7 +4,6 @@
  * when equal kernels made them from equal buffers. An identity is a hash of that. What the base
  * program has is used in place, and the steps of the init program that only make such buffers are
  * left out. */
-#include <inttypes.h>
 #include <string.h>
 
 #include "runtime/internal.h"
@@ -158,10 +157,8 @@ static lw_status upload_own(lw_rt_program *program, const lw_plan *plan, const u
     if (!is_weight(buffer) || buffer->home != NULL) continue;
     buffer->home = (void *)((uintptr_t)program->weights + (uintptr_t)offsets[b]);
     if (buffer->kind != LW_BUFFER_WEIGHT || buffer->bytes == 0) continue;
-    lw_status status = device->backend->upload(device, buffer->home, plan->buffers.data[b].data,
-                                               (size_t)buffer->bytes);
-    if (status != LW_OK)
-      return lw__fail(diag, status, "device", "cannot upload weight buffer %u", b);
+    LW_TRY(device->backend->upload(device, buffer->home, plan->buffers.data[b].data,
+                                   (size_t)buffer->bytes, diag));
   }
   return LW_OK;
 }
@@ -178,12 +175,8 @@ static lw_status weights_load(lw_rt_program *program, const lw_plan *plan, lw_ar
   take_from_base(program, plan, names, makers);
   program->own_weight_bytes = place_own(program, offsets);
   if (program->own_weight_bytes > 0) {
-    lw_status status =
-        device->backend->alloc(device, (size_t)program->own_weight_bytes, &program->weights);
-    if (status != LW_OK) {
-      return lw__fail(diag, status, "device", "no room for %" PRIu64 " bytes of weights",
-                      program->own_weight_bytes);
-    }
+    LW_TRY(device->backend->alloc(device, (size_t)program->own_weight_bytes, "weights", diag,
+                                  &program->weights));
   }
   return upload_own(program, plan, offsets, diag);
 }

@@ -273,12 +273,13 @@ int standin_unsafe(const char *call) {
 }
 
 int cuThreadExchangeStreamCaptureMode(lw_cu_capture_mode *mode) {
-  CALL();
+  CLEANUP();
   if (*mode < MODE_GLOBAL || *mode > MODE_RELAXED) return INVALID_VALUE;
+  if (fails && *mode == MODE_RELAXED) return standin.fail_code;
   int had = thread_mode;
   thread_mode = *mode;
   *mode = had;
-  return 0;
+  CLEANED();
 }
 
 int cuStreamIsCapturing(lw_cu_stream stream, lw_cu_capture *status) {

@@ -297,10 +297,7 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
 
 int cuCtxPushCurrent_v2(lw_cu_context context) {
   ENTER;
-  if (standin_injected(__func__, false)) {
-    standin.failed_call_is_push = 1;
-    return standin.fail_code;
-  }
+  if (standin_injected(__func__, false)) return standin.fail_code;
   if (context != &the_context || standin.retains == 0) {
     standin_violation("pushed a context that is not retained");
     return INVALID_CONTEXT;

@@ -25,8 +25,6 @@ typedef struct lw_standin_state {
   uint64_t violations;
   char violation[256];      /* the first one */
   const char *failed_call;  /* the injected failure hit it; NULL: none */
-  int failed_call_is_push; /* ... hit making the context current, without which nothing can be freed
-                            */
   int failed_call_is_cleanup; /* the injected failure hit a destroy, free, unload, pop or release */
 } lw_standin_state;
 

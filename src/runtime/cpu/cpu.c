@@ -195,9 +195,12 @@ static lw_status cpu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag
 
 /* ---- memory ---- */
 
-static lw_status cpu_alloc(lw_rt_device *device, size_t bytes, void **out) {
+static lw_status cpu_alloc(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,
+                           void **out) {
   (void)device;
-  return lw__rt_host_alloc(bytes, out);
+  lw_status status = lw__rt_host_alloc(bytes, out);
+  if (status == LW_OK) return LW_OK;
+  return lw__fail(diag, status, what, "no room for %zu bytes", bytes);
 }
 
 static void cpu_free(lw_rt_device *device, void *ptr) {
@@ -205,8 +208,9 @@ static void cpu_free(lw_rt_device *device, void *ptr) {
   lw__rt_host_free(ptr);
 }
 
-static lw_status cpu_move(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
-  (void)device;
+static lw_status cpu_move(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                          lw_diag *diag) {
+  (void)device, (void)diag;
   memmove(dst, src, bytes);
   return LW_OK;
 }

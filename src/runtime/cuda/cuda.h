@@ -16,12 +16,24 @@ typedef struct lw_cu_gpu { /* lw_rt_device.state */
   lw_cu_stream stream;   /* uploads and downloads */
   size_t l2_bytes;
   uint32_t graph_min_steps;
-  atomic_bool lost; /* an error broke the context: nothing works any more until the process ends */
+  atomic_int lost;  /* an error broke the context: nothing works any more until the process ends */
+  char lost_how[200]; /* that error; complete once |lost| is LW_CU_LOST */
 } lw_cu_gpu;
 
-/* Makes the context current; each success needs one lw__cu_leave. Fails when the GPU is lost. */
-lw_status lw__cu_enter(lw_cu_gpu *gpu, lw_diag *diag) LW_MUST_CHECK;
-void lw__cu_leave(lw_cu_gpu *gpu);
+enum { LW_CU_ALIVE, LW_CU_LOSING, LW_CU_LOST };
+
+/* What a thread had when it came in. */
+typedef struct lw_cu_scope {
+  lw_cu_capture_mode mode;
+  bool changed;
+} lw_cu_scope;
+/* Makes the context current and says that what this thread does is no part of captures that are
+ * going on: all of it happens in streams of ours, or is meant to be captured. Each success needs
+ * one lw__cu_leave. LW_STATUS_DEVICE_LOST when the GPU is. */
+lw_status lw__cu_enter(lw_cu_gpu *gpu, lw_diag *diag, lw_cu_scope *out_scope) LW_MUST_CHECK;
+/* The same for those who free things: false when that cannot be done, after a second attempt. */
+bool lw__cu_enter_to_free(lw_cu_gpu *gpu, lw_cu_scope *out_scope) LW_MUST_CHECK;
+void lw__cu_leave(lw_cu_gpu *gpu, lw_cu_scope scope);
 /* Translates the result of a driver call and notes when the GPU is lost. |what| names the call,
  * |where| the place (may be NULL). LW_OK for success. */
 lw_status lw__cu_check(lw_cu_gpu *gpu, int result, const char *what, const char *where,
@@ -58,6 +70,10 @@ void lw__cu_replay_deinit(lw_rt_context *context, lw_cu_replay *replay);
 /* Builds the graph or brings it up to date with the context's slots, and launches it. */
 lw_status lw__cu_replay_launch(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
                                lw_cu_stream stream, lw_diag *diag) LW_MUST_CHECK;
+
+/* lw__cu_check about all steps: an error of a call that stands for them together. */
+lw_status lw__cu_check_steps(lw_rt_program *program, const lw_rt_segment *segment, int result,
+                             const char *call, lw_diag *diag) LW_MUST_CHECK;
 
 /* run.c */
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);

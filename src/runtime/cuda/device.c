@@ -12,47 +12,71 @@ lw_status lw__cu_check(lw_cu_gpu *gpu, int result, const char *what, const char 
                        lw_diag *diag) {
   if (result == LW_CU_SUCCESS) return LW_OK;
   lw_cu_error error = lw__cu_error(&gpu->driver, result);
-  if (error.lost) atomic_store(&gpu->lost, true);
-  return lw__fail(diag, error.status, where == NULL ? "cuda" : where, "%s: %s (%d)%s", what,
-                  error.name, result,
-                  error.lost ? "; the GPU cannot be used any more in this process" : "");
-}
-
-lw_status lw__cu_enter(lw_cu_gpu *gpu, lw_diag *diag) {
-  if (atomic_load(&gpu->lost)) {
-    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cuda",
-                    "an earlier error made the GPU unusable");
+  if (where == NULL) where = "cuda";
+  int alive = LW_CU_ALIVE;
+  if (error.lost && atomic_compare_exchange_strong(&gpu->lost, &alive, LW_CU_LOSING)) {
+    (void)snprintf(gpu->lost_how, sizeof gpu->lost_how, "%s: %s: %s (%d)", where, what, error.name,
+                   result);
+    atomic_store(&gpu->lost, LW_CU_LOST);
   }
-  return lw__cu_check(gpu, gpu->driver.context_push(gpu->context), "cuCtxPushCurrent", NULL, diag);
+  return lw__fail(diag, error.status, where, "%s: %s (%d)%s", what, error.name, result,
+                  error.lost ? "; the GPU is lost to this process" : "");
 }
 
-void lw__cu_leave(lw_cu_gpu *gpu) {
+lw_status lw__cu_enter(lw_cu_gpu *gpu, lw_diag *diag, lw_cu_scope *out_scope) {
+  int lost = atomic_load(&gpu->lost);
+  if (lost != LW_CU_ALIVE) {
+    return lw__fail(diag, LW_STATUS_DEVICE_LOST, "cuda",
+                    "an earlier error lost the GPU to this process (%s)",
+                    lost == LW_CU_LOST ? gpu->lost_how : "just now");
+  }
+  LW_TRY(lw__cu_check(gpu, gpu->driver.context_push(gpu->context), "cuCtxPushCurrent", NULL, diag));
+  /* If this fails, calls that a capture forbids will say so. */
+  out_scope->mode = LW_CU_CAPTURE_RELAXED;
+  out_scope->changed = gpu->driver.capture_mode(&out_scope->mode) == LW_CU_SUCCESS;
+  return LW_OK;
+}
+
+bool lw__cu_enter_to_free(lw_cu_gpu *gpu, lw_cu_scope *out_scope) {
+  return lw__cu_enter(gpu, NULL, out_scope) == LW_OK || lw__cu_enter(gpu, NULL, out_scope) == LW_OK;
+}
+
+void lw__cu_leave(lw_cu_gpu *gpu, lw_cu_scope scope) {
   lw_cu_context popped;
+  if (scope.changed) (void)gpu->driver.capture_mode(&scope.mode);
   (void)gpu->driver.context_pop(&popped);
 }
 
 /* ---- device ---- */
 
-static int gpu_attribute(const lw_cu_gpu *gpu, lw_cu_device_attribute attribute) {
+static lw_status gpu_attribute(lw_cu_gpu *gpu, lw_cu_device_attribute attribute, uint32_t *out,
+                               lw_diag *diag) {
   int value = 0;
-  if (gpu->driver.device_attribute(&value, attribute, gpu->device) != LW_CU_SUCCESS) return 0;
-  return value > 0 ? value : 0;
+  *out = 0;
+  LW_TRY(lw__cu_check(gpu, gpu->driver.device_attribute(&value, attribute, gpu->device),
+                      "cuDeviceGetAttribute", NULL, diag));
+  *out = value > 0 ? (uint32_t)value : 0;
+  return LW_OK;
 }
 
-static void gpu_describe(lw_rt_device *device, lw_cu_gpu *gpu) {
-  int major = gpu_attribute(gpu, LW_CU_DEVICE_MAJOR);
+/* What plans are made for must be known; the rest is for reports. */
+static lw_status gpu_describe(lw_rt_device *device, lw_cu_gpu *gpu, lw_diag *diag) {
+  uint32_t major, minor, l2_bytes;
+  LW_TRY(gpu_attribute(gpu, LW_CU_DEVICE_MAJOR, &major, diag));
+  LW_TRY(gpu_attribute(gpu, LW_CU_DEVICE_MINOR, &minor, diag));
+  LW_TRY(gpu_attribute(gpu, LW_CU_DEVICE_SM_COUNT, &device->info.sm_count, diag));
   if (gpu->driver.device_name(device->name, (int)sizeof device->name, gpu->device) !=
       LW_CU_SUCCESS) {
     (void)snprintf(device->name, sizeof device->name, "NVIDIA GPU");
   }
   device->name[sizeof device->name - 1] = '\0';
-  device->info.sm_arch = (uint32_t)(major * 10 + gpu_attribute(gpu, LW_CU_DEVICE_MINOR));
-  device->info.sm_count = (uint32_t)gpu_attribute(gpu, LW_CU_DEVICE_SM_COUNT);
+  device->info.sm_arch = major * 10 + minor;
   device->info.arch_specific = major >= 9;
   size_t bytes = 0;
   if (gpu->driver.device_memory(&bytes, gpu->device) == LW_CU_SUCCESS)
     device->info.memory_bytes = bytes;
-  gpu->l2_bytes = (size_t)gpu_attribute(gpu, LW_CU_DEVICE_L2_BYTES);
+  if (gpu_attribute(gpu, LW_CU_DEVICE_L2_BYTES, &l2_bytes, NULL) == LW_OK) gpu->l2_bytes = l2_bytes;
+  return LW_OK;
 }
 
 static lw_status gpu_find(lw_cu_gpu *gpu, uint32_t ordinal, lw_diag *diag) {
@@ -68,14 +92,15 @@ static lw_status gpu_find(lw_cu_gpu *gpu, uint32_t ordinal, lw_diag *diag) {
 
 static lw_status gpu_start(lw_rt_device *device, lw_cu_gpu *gpu, uint32_t ordinal, lw_diag *diag) {
   LW_TRY(gpu_find(gpu, ordinal, diag));
-  gpu_describe(device, gpu);
+  LW_TRY(gpu_describe(device, gpu, diag));
   LW_TRY(lw__cu_check(gpu, gpu->driver.primary_retain(&gpu->context, gpu->device),
                       "cuDevicePrimaryCtxRetain", NULL, diag));
-  lw_status status = lw__cu_enter(gpu, diag);
+  lw_cu_scope scope;
+  lw_status status = lw__cu_enter(gpu, diag, &scope);
   if (status == LW_OK) {
     status = lw__cu_check(gpu, gpu->driver.stream_create(&gpu->stream, LW_CU_STREAM_NON_BLOCKING),
                           "cuStreamCreate", NULL, diag);
-    lw__cu_leave(gpu);
+    lw__cu_leave(gpu, scope);
   }
   if (status != LW_OK) (void)gpu->driver.primary_release(gpu->device);
   return status;
@@ -87,7 +112,7 @@ static lw_status cuda_device_open(lw_rt_device *device, uint32_t ordinal,
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_cu_gpu)));
   lw_cu_gpu *gpu = memory;
   memset(gpu, 0, sizeof *gpu);
-  atomic_init(&gpu->lost, false);
+  atomic_init(&gpu->lost, LW_CU_ALIVE);
   gpu->graph_min_steps = options->graph_min_steps == 0 ? 2 : options->graph_min_steps;
   lw_status status = lw__cu_open(options->cuda_path, diag, &gpu->driver);
   if (status == LW_OK) status = gpu_start(device, gpu, ordinal, diag);
@@ -102,9 +127,10 @@ static lw_status cuda_device_open(lw_rt_device *device, uint32_t ordinal,
 
 static void cuda_device_close(lw_rt_device *device) {
   lw_cu_gpu *gpu = device->state;
-  if (lw__cu_enter(gpu, NULL) == LW_OK) {
+  lw_cu_scope scope;
+  if (lw__cu_enter_to_free(gpu, &scope)) {
     (void)gpu->driver.stream_destroy(gpu->stream);
-    lw__cu_leave(gpu);
+    lw__cu_leave(gpu, scope);
   }
   (void)gpu->driver.primary_release(gpu->device);
   lw__cu_close(&gpu->driver);
@@ -127,46 +153,55 @@ static lw_status cuda_plan_check(lw_rt_device *device, const lw_plan *plan, lw_d
 
 /* ---- memory ---- */
 
-static lw_status cuda_alloc(lw_rt_device *device, size_t bytes, void **out) {
+static lw_status cuda_alloc(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,
+                            void **out) {
   lw_cu_gpu *gpu = device->state;
   lw_cu_address address = 0;
-  LW_TRY(lw__cu_enter(gpu, NULL));
-  lw_status status =
-      lw__cu_check(gpu, gpu->driver.memory_alloc(&address, bytes), "cuMemAlloc", NULL, NULL);
-  lw__cu_leave(gpu);
+  char call[48];
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  (void)snprintf(call, sizeof call, "cuMemAlloc of %zu bytes", bytes);
+  lw_status status = lw__cu_check(gpu, gpu->driver.memory_alloc(&address, bytes), call, what, diag);
+  lw__cu_leave(gpu, scope);
   if (status == LW_OK) *out = (void *)(uintptr_t)address;
   return status;
 }
 
 static void cuda_free(lw_rt_device *device, void *ptr) {
   lw_cu_gpu *gpu = device->state;
-  if (lw__cu_enter(gpu, NULL) != LW_OK) return;
+  lw_cu_scope scope;
+  if (!lw__cu_enter_to_free(gpu, &scope)) return;
   (void)gpu->driver.memory_free(address_of(ptr));
-  lw__cu_leave(gpu);
+  lw__cu_leave(gpu, scope);
 }
 
 /* Waits even when the copy could not be begun: the stream must not touch the caller's memory after
  * we return. */
-static lw_status cuda_finish_copy(lw_cu_gpu *gpu, int result, const char *what) {
-  lw_status status = lw__cu_check(gpu, result, what, NULL, NULL);
-  lw_status waited =
-      lw__cu_check(gpu, gpu->driver.stream_wait(gpu->stream), "cuStreamSynchronize", NULL, NULL);
-  lw__cu_leave(gpu);
+static lw_status cuda_finish_copy(lw_cu_gpu *gpu, lw_cu_scope scope, int result, const char *what,
+                                  lw_diag *diag) {
+  lw_status status = lw__cu_check(gpu, result, what, NULL, diag);
+  lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(gpu->stream), "cuStreamSynchronize",
+                                  NULL, status == LW_OK ? diag : NULL);
+  lw__cu_leave(gpu, scope);
   return status != LW_OK ? status : waited;
 }
 
-static lw_status cuda_upload(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
+static lw_status cuda_upload(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                             lw_diag *diag) {
   lw_cu_gpu *gpu = device->state;
-  LW_TRY(lw__cu_enter(gpu, NULL));
-  return cuda_finish_copy(gpu, gpu->driver.copy_in(address_of(dst), src, bytes, gpu->stream),
-                          "cuMemcpyHtoD");
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  int result = gpu->driver.copy_in(address_of(dst), src, bytes, gpu->stream);
+  return cuda_finish_copy(gpu, scope, result, "cuMemcpyHtoDAsync", diag);
 }
 
-static lw_status cuda_download(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
+static lw_status cuda_download(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                               lw_diag *diag) {
   lw_cu_gpu *gpu = device->state;
-  LW_TRY(lw__cu_enter(gpu, NULL));
-  return cuda_finish_copy(gpu, gpu->driver.copy_out(dst, address_of(src), bytes, gpu->stream),
-                          "cuMemcpyDtoH");
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  int result = gpu->driver.copy_out(dst, address_of(src), bytes, gpu->stream);
+  return cuda_finish_copy(gpu, scope, result, "cuMemcpyDtoHAsync", diag);
 }
 
 /* Writing twice what L2 holds leaves nothing else in it. */
@@ -174,11 +209,12 @@ static lw_status cuda_flush(lw_rt_device *device) {
   lw_cu_gpu *gpu = device->state;
   size_t bytes = 2 * gpu->l2_bytes + 1;
   void *memory;
-  LW_TRY(cuda_alloc(device, bytes, &memory));
-  lw_status status = lw__cu_enter(gpu, NULL);
+  lw_cu_scope scope;
+  LW_TRY(cuda_alloc(device, bytes, "flushing the cache", NULL, &memory));
+  lw_status status = lw__cu_enter(gpu, NULL, &scope);
   if (status == LW_OK) {
-    status = cuda_finish_copy(gpu, gpu->driver.fill(address_of(memory), 0, bytes, gpu->stream),
-                              "cuMemsetD8");
+    int result = gpu->driver.fill(address_of(memory), 0, bytes, gpu->stream);
+    status = cuda_finish_copy(gpu, scope, result, "cuMemsetD8Async", NULL);
   }
   cuda_free(device, memory);
   return status;

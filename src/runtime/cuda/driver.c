@@ -50,11 +50,16 @@ static lw_status driver_start(lw_cu_driver *driver, const char *path, lw_diag *d
   }
   int result = driver->init(0);
   if (result != LW_CU_SUCCESS) {
-    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cuda", "the driver cannot start: %s",
+    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cuda", "the driver cannot start (cuInit): %s",
                     result == LW_CU_NO_DEVICE ? "no GPU" : lw__cu_error(driver, result).name);
   }
   int version = 0;
-  if (driver->driver_version(&version) != LW_CU_SUCCESS || version < DRIVER_OLDEST) {
+  result = driver->driver_version(&version);
+  if (result != LW_CU_SUCCESS) {
+    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cuda", "cuDriverGetVersion: %s (%d)",
+                    lw__cu_error(driver, result).name, result);
+  }
+  if (version < DRIVER_OLDEST) {
     return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cuda",
                     "the driver is for CUDA %d.%d; 12.0 is the oldest that is supported",
                     version / 1000, version % 1000 / 10);

@@ -117,9 +117,18 @@ static int put_early_edges(const lw_rt_program *program, const lw_cu_driver *dri
   return LW_CU_SUCCESS;
 }
 
-/* Adds the node of a step (|add|) or edits it in the executable graph. */
+static const char *put_call(const lw_rt_step *step, bool add) {
+  switch (step->kind) {
+    case LW_STEP_LAUNCH: return add ? "cuGraphAddKernelNode" : "cuGraphExecKernelNodeSetParams";
+    case LW_STEP_COPY: return add ? "cuGraphAddMemcpyNode" : "cuGraphExecMemcpyNodeSetParams";
+    default: return add ? "cuGraphAddMemsetNode" : "cuGraphExecMemsetNodeSetParams";
+  }
+}
+
+/* Adds the node of a step (|add|) or edits it in the executable graph. |*out_call|: what gave the
+ * result. */
 static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **parameters, uint32_t id,
-                    bool add) {
+                    bool add, const char **out_call) {
   const lw_rt_program *program = context->program;
   const lw_cu_gpu *gpu = program->device->state;
   const lw_cu_driver *driver = &gpu->driver;
@@ -127,11 +136,14 @@ static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **paramet
   void **args = &context->slots[step->first_slot];
   lw_cu_node *node = &replay->nodes[id];
   uint32_t deps = add ? plain_deps(program, driver, replay, id) : 0;
+  *out_call = put_call(step, add);
   if (step->kind == LW_STEP_LAUNCH) {
     lw_cu_kernel_node kernel = kernel_node(program, step, parameters);
     if (!add) return driver->exec_kernel(replay->exec, *node, &kernel);
     int result = driver->graph_kernel(node, replay->graph, replay->deps, deps, &kernel);
-    return result != LW_CU_SUCCESS ? result : put_early_edges(program, driver, replay, id);
+    if (result != LW_CU_SUCCESS) return result;
+    *out_call = "cuGraphAddDependencies";
+    return put_early_edges(program, driver, replay, id);
   }
   if (step->kind == LW_STEP_COPY) {
     lw_cu_copy_node copy = copy_node(step, args);
@@ -145,14 +157,13 @@ static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **paramet
 
 static lw_status put_checked(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
                              uint32_t id, bool add, lw_diag *diag) {
-  int result = put_node(context, replay, parameters, id, add);
+  const char *call;
+  int result = put_node(context, replay, parameters, id, add, &call);
   if (result == LW_CU_SUCCESS) return LW_OK;
   lw_rt_program *program = context->program;
   lw_text where = {0};
   lw__rt_describe_step(program, &program->run, id, &where);
-  lw_status status = lw__cu_check(program->device->state, result,
-                                  add ? "adding a node to the graph" : "editing the graph",
-                                  lw__text_str(&where), diag);
+  lw_status status = lw__cu_check(program->device->state, result, call, lw__text_str(&where), diag);
   lw__text_deinit(&where);
   return status;
 }
@@ -161,15 +172,17 @@ static lw_status put_checked(lw_rt_context *context, lw_cu_replay *replay, void 
 
 static lw_status replay_build(lw_rt_context *context, lw_cu_replay *replay, void **parameters,
                               lw_diag *diag) {
-  lw_cu_gpu *gpu = context->program->device->state;
-  const lw_rt_segment *segment = &context->program->run;
-  LW_TRY(
-      lw__cu_check(gpu, gpu->driver.graph_create(&replay->graph, 0), "cuGraphCreate", NULL, diag));
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  const lw_rt_segment *segment = &program->run;
+  LW_TRY(lw__cu_check_steps(program, segment, gpu->driver.graph_create(&replay->graph, 0),
+                            "cuGraphCreate", diag));
   for (uint32_t i = 0; i < segment->step_count; i++) {
     LW_TRY(put_checked(context, replay, parameters, i, true, diag));
   }
-  LW_TRY(lw__cu_check(gpu, gpu->driver.graph_instantiate(&replay->exec, replay->graph, 0),
-                      "cuGraphInstantiate", NULL, diag));
+  LW_TRY(lw__cu_check_steps(program, segment,
+                            gpu->driver.graph_instantiate(&replay->exec, replay->graph, 0),
+                            "cuGraphInstantiate", diag));
   if (segment->slot_count != 0)
     memcpy(replay->slots, context->slots, segment->slot_count * sizeof(void *));
   return LW_OK;
@@ -201,6 +214,6 @@ lw_status lw__cu_replay_launch(lw_rt_context *context, lw_cu_replay *replay, voi
   } else {
     LW_TRY(replay_edit(context, replay, parameters, diag));
   }
-  return lw__cu_check(gpu, gpu->driver.exec_launch(replay->exec, stream), "cuGraphLaunch", NULL,
-                      diag);
+  return lw__cu_check_steps(context->program, &context->program->run,
+                            gpu->driver.exec_launch(replay->exec, stream), "cuGraphLaunch", diag);
 }

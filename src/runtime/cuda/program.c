@@ -35,6 +35,27 @@ static lw_status program_load_module(lw_rt_program *program, const lw_plan *plan
   return LW_OK;
 }
 
+/* Blocks that need more registers, threads or shared memory than there are fail here and not at the
+ * first launch. */
+static lw_status program_check_launch(lw_cu_gpu *gpu, const lw_rt_kernel *kernel,
+                                      lw_cu_function function, lw_diag *diag) {
+  int most = 0, blocks = 0;
+  int result = gpu->driver.function_get(&most, LW_CU_FUNCTION_MAX_THREADS, function);
+  LW_TRY(lw__cu_check(gpu, result, "cuFuncGetAttribute", kernel->name, diag));
+  if (kernel->block_threads > (uint32_t)(most > 0 ? most : 0)) {
+    return lw__fail(diag, LW_STATUS_DEVICE_FAILED, kernel->name,
+                    "needs blocks of %u threads and may have %d", kernel->block_threads, most);
+  }
+  result =
+      gpu->driver.occupancy(&blocks, function, (int)kernel->block_threads, kernel->shared_bytes);
+  LW_TRY(
+      lw__cu_check(gpu, result, "cuOccupancyMaxActiveBlocksPerMultiprocessor", kernel->name, diag));
+  if (blocks > 0) return LW_OK;
+  return lw__fail(diag, LW_STATUS_DEVICE_FAILED, kernel->name,
+                  "no block of %u threads with %u bytes of shared memory fits on the GPU",
+                  kernel->block_threads, kernel->shared_bytes);
+}
+
 static lw_status program_find_function(lw_rt_program *program, uint32_t k, lw_cu_module module,
                                        lw_diag *diag) {
   cu_program *state = program->state;
@@ -54,22 +75,32 @@ static lw_status program_find_function(lw_rt_program *program, uint32_t k, lw_cu
     result = gpu->driver.function_set(*function, LW_CU_FUNCTION_MAX_DYNAMIC_SHARED, bytes);
     LW_TRY(lw__cu_check(gpu, result, "cuFuncSetAttribute", kernel->name, diag));
   }
-  int most = 0;
-  result = gpu->driver.function_get(&most, LW_CU_FUNCTION_MAX_THREADS, *function);
-  LW_TRY(lw__cu_check(gpu, result, "cuFuncGetAttribute", kernel->name, diag));
-  if (kernel->block_threads <= (uint32_t)(most > 0 ? most : 0)) return LW_OK;
-  return lw__fail(diag, LW_STATUS_DEVICE_FAILED, kernel->name,
-                  "needs blocks of %u threads and may have %d", kernel->block_threads, most);
+  return program_check_launch(gpu, kernel, *function, diag);
 }
 
+static lw_status program_load_kernel(lw_rt_program *program, const lw_plan *plan, uint32_t k,
+                                     uint32_t *module_of, lw_diag *diag) {
+  module_of[k] = LW_NONE;
+  LW_TRY(program_load_module(program, plan, k, module_of, diag));
+  if (module_of[k] == LW_NONE) return LW_STATUS_DEVICE_FAILED; /* said for another kernel of it */
+  const cu_program *state = program->state;
+  return program_find_function(program, k, state->modules[module_of[k]], diag);
+}
+
+/* A kernel that the device does not take is no reason to stop: the caller wants to know all of
+ * them.
+ */
 static lw_status program_load_kernels(lw_rt_program *program, const lw_plan *plan,
                                       uint32_t *module_of, lw_diag *diag) {
-  cu_program *state = program->state;
+  lw_status status = LW_OK;
   for (uint32_t k = 0; k < program->kernel_count; k++) {
-    LW_TRY(program_load_module(program, plan, k, module_of, diag));
-    LW_TRY(program_find_function(program, k, state->modules[module_of[k]], diag));
+    lw_status one = program_load_kernel(program, plan, k, module_of, status == LW_OK ? diag : NULL);
+    if (one == LW_OK) continue;
+    status = one;
+    if (one != LW_STATUS_DEVICE_FAILED || program->refused == NULL) return status;
+    program->refused[k] = true;
   }
-  return LW_OK;
+  return status;
 }
 
 static lw_status program_check_grids(const lw_rt_program *program, const lw_rt_segment *segment,
@@ -99,19 +130,21 @@ lw_status lw__cu_program_open(lw_rt_program *program, const lw_plan *plan, lw_di
   LW_TRY(lw__arena_alloc(&program->arena, count, sizeof *state->functions, &state->functions));
   LW_TRY(lw__arena_alloc(&program->arena, count, sizeof *module_of, &module_of));
   program->state = state;
-  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
   lw_status status = program_load_kernels(program, plan, module_of, diag);
-  lw__cu_leave(gpu);
+  lw__cu_leave(gpu, scope);
   return status;
 }
 
 void lw__cu_program_close(lw_rt_program *program) {
   cu_program *state = program->state;
   lw_cu_gpu *gpu = program->device->state;
-  if (state == NULL || lw__cu_enter(gpu, NULL) != LW_OK) return;
+  lw_cu_scope scope;
+  if (state == NULL || !lw__cu_enter_to_free(gpu, &scope)) return;
   for (uint32_t i = 0; i < state->module_count; i++)
     (void)gpu->driver.module_unload(state->modules[i]);
-  lw__cu_leave(gpu);
+  lw__cu_leave(gpu, scope);
 }
 
 lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t kernel) {
@@ -155,6 +188,16 @@ static int put_step(lw_rt_program *program, const lw_rt_step *step, void **slots
   return driver->fill(slot_address(args[0]), step->fill, (size_t)step->bytes, stream);
 }
 
+lw_status lw__cu_check_steps(lw_rt_program *program, const lw_rt_segment *segment, int result,
+                             const char *call, lw_diag *diag) {
+  if (result == LW_CU_SUCCESS) return LW_OK;
+  lw_text where = {0};
+  lw__rt_describe_steps(program, segment, &where);
+  lw_status status = lw__cu_check(program->device->state, result, call, lw__text_str(&where), diag);
+  lw__text_deinit(&where);
+  return status;
+}
+
 lw_status lw__cu_put_steps(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
                            void **parameters, lw_cu_stream stream, lw_diag *diag) {
   lw_cu_gpu *gpu = program->device->state;
@@ -171,8 +214,21 @@ lw_status lw__cu_put_steps(lw_rt_program *program, const lw_rt_segment *segment,
   return LW_OK;
 }
 
-lw_status lw__cu_program_init(lw_rt_program *program, void **slots, lw_diag *diag) {
+static lw_status init_put(lw_rt_program *program, void **slots, lw_cu_maps *maps, void **parameters,
+                          lw_diag *diag) {
   lw_cu_gpu *gpu = program->device->state;
+  const lw_rt_segment *segment = &program->init;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  lw__cu_make_parameters(segment, slots, maps, parameters);
+  lw_status status = lw__cu_put_steps(program, segment, slots, parameters, gpu->stream, diag);
+  lw_status waited = lw__cu_check_steps(program, segment, gpu->driver.stream_wait(gpu->stream),
+                                        "cuStreamSynchronize", status == LW_OK ? diag : NULL);
+  lw__cu_leave(gpu, scope);
+  return status != LW_OK ? status : waited;
+}
+
+lw_status lw__cu_program_init(lw_rt_program *program, void **slots, lw_diag *diag) {
   lw_arena scratch = {0};
   void **parameters;
   lw_cu_maps maps;
@@ -181,15 +237,7 @@ lw_status lw__cu_program_init(lw_rt_program *program, void **slots, lw_diag *dia
       lw__arena_alloc(&scratch, lw__rt_parameter_count(segment), sizeof *parameters, &parameters);
   if (status == LW_OK) status = lw__cu_maps_init(segment, &scratch, &maps);
   if (status == LW_OK) status = lw__cu_maps_update(program, segment, slots, &maps, diag);
-  if (status == LW_OK) status = lw__cu_enter(gpu, diag);
-  if (status == LW_OK) {
-    lw__cu_make_parameters(segment, slots, &maps, parameters);
-    status = lw__cu_put_steps(program, segment, slots, parameters, gpu->stream, diag);
-    lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(gpu->stream), "the init program",
-                                    NULL, status == LW_OK ? diag : NULL);
-    if (status == LW_OK) status = waited;
-    lw__cu_leave(gpu);
-  }
+  if (status == LW_OK) status = init_put(program, slots, &maps, parameters, diag);
   lw__arena_deinit(&scratch);
   return status;
 }

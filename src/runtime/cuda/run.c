@@ -4,8 +4,10 @@
 
 typedef struct cu_context { /* lw_rt_context.state */
   lw_cu_stream stream;
-  lw_cu_event start, end;
-  bool has_stream, has_start, has_end;
+  lw_cu_event start, end, last; /* |last|: the end of the last run in a caller's stream */
+  bool has_stream, has_start, has_end, has_last;
+  bool flying; /* |last| was recorded, and nobody has waited for it */
+  lw_cu_stream flying_in;
   void **parameters;
   lw_cu_maps maps; /* that |parameters| point to */
   lw_cu_replay replay;
@@ -22,6 +24,9 @@ static lw_status context_make_objects(lw_cu_gpu *gpu, cu_context *state, lw_diag
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->end, LW_CU_EVENT_DEFAULT), "cuEventCreate",
                       NULL, diag));
   state->has_end = true;
+  LW_TRY(lw__cu_check(gpu, driver->event_create(&state->last, LW_CU_EVENT_NO_TIMING),
+                      "cuEventCreate", NULL, diag));
+  state->has_last = true;
   return LW_OK;
 }
 
@@ -37,16 +42,19 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
   context->state = state;
   lw__cu_make_parameters(segment, context->slots, &state->maps, state->parameters);
   LW_TRY(lw__cu_replay_init(context, &state->replay));
-  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
   lw_status status = context_make_objects(gpu, state, diag);
-  lw__cu_leave(gpu);
+  lw__cu_leave(gpu, scope);
   return status;
 }
 
 void lw__cu_context_close(lw_rt_context *context) {
   cu_context *state = context->state;
   lw_cu_gpu *gpu = context->program->device->state;
-  if (state == NULL || lw__cu_enter(gpu, NULL) != LW_OK) return;
+  lw_cu_scope scope;
+  if (state == NULL || !lw__cu_enter_to_free(gpu, &scope)) return;
+  if (state->flying) (void)gpu->driver.event_wait(state->last);
   if (state->has_stream) {
     (void)gpu->driver.stream_wait(state->stream);
     (void)gpu->driver.stream_destroy(state->stream);
@@ -54,7 +62,8 @@ void lw__cu_context_close(lw_rt_context *context) {
   lw__cu_replay_deinit(context, &state->replay);
   if (state->has_start) (void)gpu->driver.event_destroy(state->start);
   if (state->has_end) (void)gpu->driver.event_destroy(state->end);
-  lw__cu_leave(gpu);
+  if (state->has_last) (void)gpu->driver.event_destroy(state->last);
+  lw__cu_leave(gpu, scope);
 }
 
 /* ---- staging ---- */
@@ -71,7 +80,8 @@ static lw_status run_stage_inputs(lw_rt_context *context, lw_cu_stream stream, l
     lw_cu_address to = run_address(input->address);
     int result = input->on_device ? gpu->driver.copy(to, run_address(input->data), bytes, stream)
                                   : gpu->driver.copy_in(to, input->data, bytes, stream);
-    LW_TRY(lw__cu_check(gpu, result, "copying an input to the GPU", program->inputs[i].name, diag));
+    LW_TRY(lw__cu_check(gpu, result, input->on_device ? "cuMemcpyDtoDAsync" : "cuMemcpyHtoDAsync",
+                        program->inputs[i].name, diag));
   }
   return LW_OK;
 }
@@ -87,8 +97,8 @@ static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, 
     int result = output->on_device
                      ? gpu->driver.copy(run_address(output->data), from, bytes, stream)
                      : gpu->driver.copy_out(output->data, from, bytes, stream);
-    LW_TRY(lw__cu_check(gpu, result, "copying an output from the GPU", program->outputs[i].name,
-                        diag));
+    LW_TRY(lw__cu_check(gpu, result, output->on_device ? "cuMemcpyDtoDAsync" : "cuMemcpyDtoHAsync",
+                        program->outputs[i].name, diag));
   }
   return LW_OK;
 }
@@ -106,28 +116,65 @@ static lw_status run_steps(lw_rt_context *context, lw_cu_stream stream, bool cap
   return lw__cu_put_steps(program, &program->run, context->slots, state->parameters, stream, diag);
 }
 
-/* |own|: the context's stream, timed; else the caller's. */
-static lw_status run_put(lw_rt_context *context, lw_cu_stream stream, bool own, lw_diag *diag) {
+static lw_status run_record(lw_rt_context *context, lw_cu_event event, lw_cu_stream stream,
+                            lw_diag *diag) {
+  lw_cu_gpu *gpu = context->program->device->state;
+  return lw__cu_check(gpu, gpu->driver.event_record(event, stream), "cuEventRecord", NULL, diag);
+}
+
+/* Runs of a context share its memory: what is put into |stream| now comes after the last one. */
+static lw_status run_after_last(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
+  const cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  if (!state->flying || state->flying_in == stream) return LW_OK;
+  return lw__cu_check(gpu, gpu->driver.stream_wait_event(stream, state->last, 0),
+                      "cuStreamWaitEvent", NULL, diag);
+}
+
+static lw_status run_update_maps(lw_rt_context *context, lw_diag *diag) {
   cu_context *state = context->state;
   lw_rt_program *program = context->program;
-  lw_cu_gpu *gpu = program->device->state;
-  lw_cu_capture capture = LW_CU_CAPTURE_NONE;
-  if (!own) {
-    LW_TRY(lw__cu_check(gpu, gpu->driver.stream_capture(stream, &capture), "cuStreamIsCapturing",
-                        NULL, diag));
-  }
-  LW_TRY(lw__cu_maps_update(program, &program->run, context->slots, &state->maps, diag));
+  return lw__cu_maps_update(program, &program->run, context->slots, &state->maps, diag);
+}
+
+/* Into the context's own stream, timed. */
+static lw_status run_put_own(lw_rt_context *context, lw_diag *diag) {
+  const cu_context *state = context->state;
+  LW_TRY(run_update_maps(context, diag));
+  LW_TRY(run_after_last(context, state->stream, diag));
+  LW_TRY(run_stage_inputs(context, state->stream, diag));
+  LW_TRY(run_record(context, state->start, state->stream, diag));
+  LW_TRY(run_steps(context, state->stream, false, diag));
+  LW_TRY(run_record(context, state->end, state->stream, diag));
+  return run_stage_outputs(context, state->stream, diag);
+}
+
+static lw_status run_put_all(lw_rt_context *context, lw_cu_stream stream, bool captured,
+                             lw_diag *diag) {
+  LW_TRY(run_update_maps(context, diag));
   LW_TRY(run_stage_inputs(context, stream, diag));
-  if (own) {
-    LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->start, stream), "cuEventRecord", NULL,
-                        diag));
-  }
-  LW_TRY(run_steps(context, stream, capture != LW_CU_CAPTURE_NONE, diag));
-  if (own) {
-    LW_TRY(lw__cu_check(gpu, gpu->driver.event_record(state->end, stream), "cuEventRecord", NULL,
-                        diag));
-  }
+  LW_TRY(run_steps(context, stream, captured, diag));
   return run_stage_outputs(context, stream, diag);
+}
+
+/* Into the caller's stream. Also what an error left there is something to wait for. */
+static lw_status run_put_foreign(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  lw_cu_capture capture = LW_CU_CAPTURE_NONE;
+  LW_TRY(lw__cu_check(gpu, gpu->driver.stream_capture(stream, &capture), "cuStreamIsCapturing",
+                      NULL, diag));
+  if (capture != LW_CU_CAPTURE_NONE) return run_put_all(context, stream, true, diag);
+  LW_TRY(run_after_last(context, stream, diag));
+  lw_status status = run_put_all(context, stream, false, diag);
+  lw_status recorded = run_record(context, state->last, stream, status == LW_OK ? diag : NULL);
+  if (recorded == LW_OK) {
+    state->flying = true;
+    state->flying_in = stream;
+  } else { /* nobody could wait for it later */
+    (void)gpu->driver.stream_wait(stream);
+  }
+  return status != LW_OK ? status : recorded;
 }
 
 static bool run_uses_device_memory(const lw_rt_context *context) {
@@ -142,34 +189,46 @@ static bool run_uses_device_memory(const lw_rt_context *context) {
 }
 
 /* Bound device memory may still be written or read by what the caller put into the default stream,
- * where frameworks put everything by default. */
+ * where frameworks put everything by default. Touching it would break the capture of a stream that
+ * waits for it; asking does not. */
 static lw_status run_after_default_stream(lw_rt_context *context, lw_diag *diag) {
   const cu_context *state = context->state;
   lw_cu_gpu *gpu = context->program->device->state;
-  LW_TRY(
-      lw__cu_check(gpu, gpu->driver.event_record(state->start, NULL), "cuEventRecord", NULL, diag));
+  lw_cu_capture capture;
+  LW_TRY(lw__cu_check(gpu, gpu->driver.stream_capture(NULL, &capture),
+                      "cuStreamIsCapturing of the default stream", NULL, diag));
+  LW_TRY(run_record(context, state->start, NULL, diag));
   return lw__cu_check(gpu, gpu->driver.stream_wait_event(state->stream, state->start, 0),
                       "cuStreamWaitEvent", NULL, diag);
 }
 
+static lw_status run_time(lw_rt_context *context, lw_diag *diag) {
+  const cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  float ms = 0;
+  LW_TRY(lw__cu_check(gpu, gpu->driver.event_elapsed(&ms, state->start, state->end),
+                      "cuEventElapsedTime", NULL, diag));
+  context->stats.last_device_ns = (int64_t)((double)ms * 1e6);
+  return LW_OK;
+}
+
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
   cu_context *state = context->state;
-  lw_cu_gpu *gpu = context->program->device->state;
-  LW_TRY(lw__cu_enter(gpu, diag));
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
   lw_status status = LW_OK;
   if (run_uses_device_memory(context)) status = run_after_default_stream(context, diag);
-  if (status == LW_OK) status = run_put(context, state->stream, true, diag);
+  if (status == LW_OK) status = run_put_own(context, diag);
   /* Also after an error: copies that were begun must not touch the caller's memory later. */
-  lw_status waited = lw__cu_check(gpu, gpu->driver.stream_wait(state->stream), "the run", NULL,
-                                  status == LW_OK ? diag : NULL);
+  lw_status waited =
+      lw__cu_check_steps(program, &program->run, gpu->driver.stream_wait(state->stream),
+                         "cuStreamSynchronize", status == LW_OK ? diag : NULL);
   if (status == LW_OK) status = waited;
-  float ms = 0;
-  if (status == LW_OK) {
-    status = lw__cu_check(gpu, gpu->driver.event_elapsed(&ms, state->start, state->end),
-                          "cuEventElapsedTime", NULL, diag);
-  }
-  if (status == LW_OK) context->stats.last_device_ns = (int64_t)((double)ms * 1e6);
-  lw__cu_leave(gpu);
+  if (status == LW_OK) state->flying = false;
+  if (status == LW_OK) status = run_time(context, diag);
+  lw__cu_leave(gpu, scope);
   return status;
 }
 
@@ -188,8 +247,9 @@ lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
   lw_cu_gpu *gpu = program->device->state;
   LW_TRY(run_check_device_memory(context->inputs, program->inputs, program->input_count, diag));
   LW_TRY(run_check_device_memory(context->outputs, program->outputs, program->output_count, diag));
-  LW_TRY(lw__cu_enter(gpu, diag));
-  lw_status status = run_put(context, stream, false, diag);
-  lw__cu_leave(gpu);
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  lw_status status = run_put_foreign(context, stream, diag);
+  lw__cu_leave(gpu, scope);
   return status;
 }

@@ -48,16 +48,18 @@ static lw_status null_enqueue(lw_rt_context *context, void *stream, lw_diag *dia
 }
 
 /* An address that nobody can use by mistake, so that weights of any size take no memory. */
-static lw_status null_alloc(lw_rt_device *device, size_t bytes, void **out) {
-  (void)device, (void)bytes;
+static lw_status null_alloc(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,
+                            void **out) {
+  (void)device, (void)bytes, (void)what, (void)diag;
   *out = (void *)(uintptr_t)LW_RT_ALIGN_BYTES;
   return LW_OK;
 }
 
 static void null_free(lw_rt_device *device, void *ptr) { (void)device, (void)ptr; }
 
-static lw_status null_move(lw_rt_device *device, void *dst, const void *src, size_t bytes) {
-  (void)device, (void)dst, (void)src, (void)bytes;
+static lw_status null_move(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                           lw_diag *diag) {
+  (void)device, (void)dst, (void)src, (void)bytes, (void)diag;
   return LW_OK;
 }
 

@@ -277,7 +277,7 @@ static void test_host_bindings(void **state) {
     uint64_t launches = standin->launches, memory = standin->live_memory;
     assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
     assert_int_equal(standin->launches - launches, 2);
-    assert_int_equal(standin->live_memory, memory);
+    assert_int_equal(standin->live_memory, round == 0 ? memory + 3 : memory);
     check_results(x, out, copy);
   }
   lw_rt_stats stats;
@@ -326,7 +326,8 @@ static void test_device_bindings(void **state) {
       } else {
         assert_int_equal(lw__rt_enqueue(s.context, way == 2 ? NULL : stream, NULL), LW_OK);
       }
-      assert_int_equal(standin->waits, way == 0 ? waits + 1 : waits);
+      /* The first run that needs staging memory fills it with zeros. */
+      assert_int_equal(standin->waits - waits, way != 0 ? 0 : unaligned ? 4 : 1);
       assert_int_equal(standin->copies - copies, unaligned ? 4 : 1);
       if (way == 3) {
         exec = end_capture(stream, &graph);
@@ -401,47 +402,105 @@ static void test_newer_minor(void **state) {
   assert_nothing_left();
 }
 
+/* ---- failures ---- */
+
+/* Host memory, aligned and unaligned device memory, new bindings, a caller's stream, a capture. */
+static lw_status run_all_ways(session *s, char *memory, lw_cu_stream stream, float *const host[3],
+                              lw_diag *diag) {
+  LW_TRY(bind_host(s, host[0], host[1], host[2]));
+  LW_TRY(lw__rt_run(s->context, diag));
+  check_results(host[0], host[1], host[2]);
+  for (int unaligned = 0; unaligned < 2; unaligned++) {
+    char *at = memory + 4 * unaligned;
+    bind_device(s->context, at, at + BYTES, at + 2 * BYTES);
+    LW_TRY(lw__rt_run(s->context, diag));
+    LW_TRY(lw__rt_enqueue(s->context, stream, diag));
+  }
+  lw_cu_graph graph;
+  uint64_t later = standin->fail_at; /* the test's own calls do not count */
+  standin->fail_at = 0;
+  assert_int_equal(cu_capture_begin(stream, 0), 0);
+  standin->fail_at = later;
+  lw_status status = lw__rt_enqueue(s->context, stream, diag);
+  later = standin->fail_at;
+  standin->fail_at = 0;
+  int ended = cu_capture_end(stream, &graph);
+  if (ended == 0) assert_int_equal(cu_graph_destroy(graph), 0);
+  standin->fail_at = later;
+  assert_true(ended == 0 || status != LW_OK);
+  return status;
+}
+
+/* The message says which call it was. */
+static void check_message(const lw_diag *diag, const char *call) {
+  char name[64];
+  (void)snprintf(name, sizeof name, "%s", call);
+  if (strstr(name, "_v2") != NULL) *strstr(name, "_v2") = '\0';
+  if (strcmp(name, "cuGraphInstantiateWithFlags") == 0) name[strlen("cuGraphInstantiate")] = '\0';
+  if (strcmp(name, "cuDeviceTotalMem") == 0) return;
+  assert_int_equal(diag->messages.count, 1);
+  const char *text = diag->messages.data[0].text;
+  if (strstr(text, name) == NULL) fail_msg("'%s' does not name %s", text, name);
+}
+
 /* One driver call fails, each in its turn, with |code|. */
 static uint64_t fail_each_call(int code, lw_status want) {
   static float x[COUNT], out[COUNT], copy[COUNT];
-  uint64_t n = 1;
-  for (;; n++) {
+  float *const host[3] = {x, out, copy};
+  uint64_t n = 1, failures = 0;
+  for (bool over = false; !over; n++) {
     (void)reset_standin(NULL);
-    standin->fail_at = n;
-    standin->fail_code = code;
+    lw_cu_stream stream = open_stream();
+    lw_cu_address memory;
+    assert_int_equal(cu_memory_alloc(&memory, 3 * BYTES + 64), 0);
     session s;
     lw_diag diag = {0};
+    standin->fail_at = n;
+    standin->fail_code = code;
     lw_status status = open_session(&s, &diag);
-    if (status == LW_OK) status = bind_host(&s, x, out, copy);
-    if (status == LW_OK) status = lw__rt_run(s.context, &diag);
-    bool cleanup = standin->failed_call_is_cleanup == 1, over = standin->fail_at != 0;
-    if (status == LW_OK && over) check_results(x, out, copy);
-    if (status == LW_OK && !over && !cleanup) {
-      /* Facts about the device (name, sizes) may be missing without harm. */
-      check_results(x, out, copy);
-    }
-    if (status != LW_OK) {
-      assert_false(over);
-      assert_true(status == want || status == LW_STATUS_DEVICE_FAILED || status == LW_STATUS_USAGE);
-    }
+    if (status == LW_OK) status = run_all_ways(&s, (char *)(uintptr_t)memory, stream, host, &diag);
+    over = standin->fail_at != 0;
     standin->fail_at = 0;
+    assert_int_equal(standin->live_captures, 0);
+    if (status != LW_OK) {
+      failures++;
+      assert_false(over);
+      if (code == 700) {
+        assert_true(status == LW_STATUS_DEVICE_LOST || status == LW_STATUS_DEVICE_FAILED);
+      } else {
+        assert_true(status == want || status == LW_STATUS_DEVICE_FAILED);
+      }
+      check_message(&diag, standin->failed_call);
+    }
+    /* The same context works again, or another one does. */
+    if (s.context == NULL || status == LW_STATUS_DEVICE_LOST) {
+      close_session(&s);
+      assert_int_equal(open_session(&s, NULL), LW_OK);
+    }
+    lw_status again = run_all_ways(&s, (char *)(uintptr_t)memory, stream, host, NULL);
+    bool lost = code == 700 && standin->failed_call_is_cleanup && again == LW_STATUS_DEVICE_LOST;
+    if (!lost) assert_int_equal(again, LW_OK);
     close_session(&s);
     lw__diag_deinit(&diag);
-    if (standin->failed_call_is_push) {
-      assert_clean();
-    } else {
+    if (code != 700) {
+      assert_int_equal(cu_memory_free(memory), 0);
+      close_stream(stream);
       assert_nothing_left();
+    } else { /* of the lost context nothing can be freed */
+      close_stream(stream);
+      assert_clean();
+      assert_int_equal(standin->retains, 0);
     }
-    if (over) break;
   }
-  return n;
+  return failures;
 }
 
 static void test_every_call_fails(void **state) {
   (void)state;
-  assert_true(fail_each_call(1, LW_STATUS_DEVICE_FAILED) > 40);
-  assert_true(fail_each_call(2, LW_STATUS_OUT_OF_MEMORY) > 40);
-  assert_true(fail_each_call(77, LW_STATUS_DEVICE_FAILED) > 40);
+  assert_true(fail_each_call(1, LW_STATUS_DEVICE_FAILED) > 60);
+  assert_true(fail_each_call(2, LW_STATUS_OUT_OF_MEMORY) > 60);
+  assert_true(fail_each_call(77, LW_STATUS_DEVICE_FAILED) > 60);
+  assert_true(fail_each_call(700, LW_STATUS_DEVICE_LOST) > 60);
 }
 
 /* A kernel that breaks the context: the run says so, and nothing is tried any more. */
@@ -458,13 +517,23 @@ static void test_lost_device(void **state) {
     lw_diag diag = {0};
     lw_status status = lw__rt_run(s.context, &diag);
     if (!standin->failed_call_is_cleanup) {
-      assert_int_equal(status, LW_STATUS_DEVICE_FAILED);
+      assert_int_equal(status, LW_STATUS_DEVICE_LOST);
       assert_non_null(strstr(lw__diag_first_error(&diag), "CUDA_ERROR_ILLEGAL_ADDRESS"));
       uint64_t calls = standin->calls;
-      assert_int_equal(lw__rt_run(s.context, NULL), LW_STATUS_DEVICE_FAILED);
-      assert_int_equal(lw__rt_enqueue(s.context, NULL, NULL) == LW_OK, false);
+      lw_diag later = {0};
+      assert_int_equal(lw__rt_run(s.context, &later), LW_STATUS_DEVICE_LOST);
+      assert_non_null(strstr(lw__diag_first_error(&later), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+      lw__diag_deinit(&later);
+      assert_false(lw__rt_enqueue(s.context, NULL, NULL) == LW_OK);
       void *memory;
-      assert_int_equal(lw__rt_alloc(s.device, 1, &memory), LW_STATUS_DEVICE_FAILED);
+      assert_int_equal(lw__rt_alloc(s.device, 1, &memory), LW_STATUS_DEVICE_LOST);
+      lw_plan plan;
+      lw_rt_program *program;
+      lw_rt_context *context;
+      make_plan(&plan);
+      assert_int_equal(lw__rt_program_load(s.device, &plan, NULL, &program), LW_STATUS_DEVICE_LOST);
+      assert_int_equal(lw__rt_context_create(s.program, NULL, &context), LW_STATUS_DEVICE_LOST);
+      lw__plan_deinit(&plan);
       assert_int_equal(standin->calls, calls);
     }
     lw__diag_deinit(&diag);
@@ -474,21 +543,82 @@ static void test_lost_device(void **state) {
   }
 }
 
+/* What happens on the device is noticed when somebody waits: the message names what ran. */
+static void test_late_errors(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  session s;
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
+  assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+  uint64_t n = 1;
+  lw_diag diag = {0};
+  for (;; n++) { /* the n-th call is the one that waits */
+    standin->fail_at = n;
+    standin->fail_code = 1;
+    lw_status status = lw__rt_run(s.context, &diag);
+    if (status != LW_OK && strcmp(standin->failed_call, "cuStreamSynchronize") == 0) break;
+    assert_int_equal(standin->fail_at, 0);
+    lw__diag_deinit(&diag);
+  }
+  assert_string_equal(diag.messages.data[0].where,
+                      "4 steps: step 0, kernel lw_map_scale; step 1 (n1, n2), kernel lw_map_add; "
+                      "step 2; step 3");
+  assert_string_equal(diag.messages.data[0].text,
+                      "cuStreamSynchronize: CUDA_ERROR_INVALID_VALUE (1)");
+  lw__diag_deinit(&diag);
+  standin->fail_at = 0;
+  close_session(&s);
+  assert_nothing_left();
+}
+
+/* All kernels that the device does not take are found at once, before anything runs. */
+static void test_refused_kernels(void **state) {
+  (void)state;
+  lw_rt_device *device;
+  lw_rt_program *program;
+  lw_plan plan;
+  bool refused[2];
+  lw_diag diag = {0};
+  assert_int_equal(lw__rt_device_open("cuda", &options, NULL, &device), LW_OK);
+  make_plan(&plan);
+  (void)snprintf(standin->refuse, sizeof standin->refuse, "lw_map_scale");
+  assert_int_equal(lw__rt_program_try(device, NULL, &plan, refused, &diag, &program),
+                   LW_STATUS_DEVICE_FAILED);
+  assert_true(refused[0] && !refused[1]);
+  assert_string_equal(diag.messages.data[0].where, "lw_map_scale");
+  plan.kernels.data[1].block_threads = 1025;
+  assert_int_equal(lw__rt_program_try(device, NULL, &plan, refused, NULL, &program),
+                   LW_STATUS_DEVICE_FAILED);
+  assert_true(refused[0] && refused[1]);
+  standin->refuse[0] = '\0';
+  plan.kernels.data[1].block_threads = 128;
+  plan.kernels.data[1].image = "no image";
+  assert_int_equal(lw__rt_program_try(device, NULL, &plan, refused, NULL, &program),
+                   LW_STATUS_DEVICE_FAILED);
+  assert_true(!refused[0] && refused[1]);
+  lw__diag_deinit(&diag);
+  lw__plan_deinit(&plan);
+  lw__rt_device_release(device);
+  assert_nothing_left();
+}
+
 static void test_messages_name_the_step(void **state) {
   (void)state;
   static float x[COUNT], out[COUNT], copy[COUNT];
   session s;
   assert_int_equal(open_session(&s, NULL), LW_OK);
   assert_int_equal(bind_host(&s, x, out, copy), LW_OK);
-  /* push, copy in, record, launch, launch; or create the graph, add a node, add a node */
-  standin->fail_at = graphs ? 6 : 5;
+  /* three allocations of five calls and uploads of six; push, mode, copy in, record, launch,
+   * launch; or create the graph, add a node, add a node */
+  standin->fail_at = 33 + (graphs ? 7 : 6);
   standin->fail_code = 77;
   lw_diag diag = {0};
   assert_int_equal(lw__rt_run(s.context, &diag), LW_STATUS_DEVICE_FAILED);
   assert_int_equal(diag.messages.count, 1);
   assert_string_equal(diag.messages.data[0].where, "step 1 (n1, n2), kernel lw_map_add");
   assert_string_equal(diag.messages.data[0].text,
-                      graphs ? "adding a node to the graph: CUDA_ERROR_STANDIN (77)"
+                      graphs ? "cuGraphAddKernelNode: CUDA_ERROR_STANDIN (77)"
                              : "cuLaunchKernel: CUDA_ERROR_STANDIN (77)");
   lw__diag_deinit(&diag);
   /* The next run works. */
@@ -563,6 +693,76 @@ static void test_default_stream_comes_first(void **state) {
   assert_nothing_left();
 }
 
+/* Runs of one context in two streams share its memory: they come one after the other, and
+ * destroying the context waits for them. */
+static void test_two_streams(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  for (int i = 0; i < COUNT; i++) x[i] = (float)(i % 17);
+  for (uint64_t seed = 0; seed < 40; seed++) {
+    (void)reset_standin(NULL);
+    standin->seed = seed;
+    session s;
+    assert_int_equal(open_session(&s, NULL), LW_OK);
+    lw_cu_stream stream = open_stream(), second;
+    assert_int_equal(cu_stream_create(&second, LW_CU_STREAM_NON_BLOCKING), 0);
+    void *memory;
+    assert_int_equal(lw__rt_alloc(s.device, 5 * BYTES, &memory), LW_OK);
+    char *at = memory;
+    assert_int_equal(lw__rt_upload(s.device, at, x, BYTES), LW_OK);
+    for (int i = 0; i < 4; i++) {
+      bind_device(s.context, at, at + (1 + i % 2 * 2) * BYTES, at + (2 + i % 2 * 2) * BYTES);
+      assert_int_equal(lw__rt_enqueue(s.context, i % 2 == 0 ? stream : second, NULL), LW_OK);
+      if (i == 1) assert_int_equal(lw__rt_run(s.context, NULL), LW_OK);
+    }
+    uint64_t waits = standin->waits;
+    lw__rt_context_destroy(s.context);
+    s.context = NULL;
+    assert_true(standin->waits > waits);
+    for (int i = 0; i < 2; i++) {
+      assert_int_equal(lw__rt_download(s.device, out, at + (1 + 2 * i) * BYTES, BYTES), LW_OK);
+      assert_int_equal(lw__rt_download(s.device, copy, at + (2 + 2 * i) * BYTES, BYTES), LW_OK);
+      check_results(x, out, copy);
+    }
+    lw__rt_free(s.device, memory);
+    close_session(&s);
+    assert_int_equal(cu_stream_destroy(second), 0);
+    close_stream(stream);
+    assert_nothing_left();
+  }
+}
+
+/* Everything, from opening the device on, while one of the caller's streams is being captured. */
+static void test_first_call_in_a_capture(void **state) {
+  (void)state;
+  static float x[COUNT], out[COUNT], copy[COUNT];
+  lw_cu_stream stream = open_stream();
+  lw_cu_graph graph;
+  session s;
+  void *memory;
+  assert_int_equal(cu_capture_begin(stream, 0), 0);
+  assert_int_equal(open_session(&s, NULL), LW_OK);
+  assert_int_equal(lw__rt_alloc(s.device, 3 * BYTES + 64, &memory), LW_OK);
+  char *at = (char *)memory + 4; /* staging memory is needed */
+  bind_device(s.context, at, at + BYTES, at + 2 * BYTES);
+  assert_int_equal(lw__rt_enqueue(s.context, stream, NULL), LW_OK);
+  lw_cu_exec exec = end_capture(stream, &graph);
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < COUNT; i++) x[i] = (float)(i % (17 + round));
+    assert_int_equal(lw__rt_upload(s.device, at, x, BYTES), LW_OK);
+    assert_int_equal(cu_exec_launch(exec, stream), 0);
+    assert_int_equal(cu_stream_wait(stream), 0);
+    assert_int_equal(lw__rt_download(s.device, out, at + BYTES, BYTES), LW_OK);
+    assert_int_equal(lw__rt_download(s.device, copy, at + 2 * BYTES, BYTES), LW_OK);
+    check_results(x, out, copy);
+  }
+  destroy_graph(graph, exec);
+  lw__rt_free(s.device, memory);
+  close_session(&s);
+  close_stream(stream);
+  assert_nothing_left();
+}
+
 static void test_without_memory(void **state) {
   (void)state;
   static float x[COUNT], out[COUNT], copy[COUNT];
@@ -599,9 +799,13 @@ int main(void) {
       CASE(test_newer_minor),
       CASE(test_every_call_fails),
       CASE(test_lost_device),
+      CASE(test_late_errors),
+      CASE(test_refused_kernels),
       CASE(test_messages_name_the_step),
       CASE(test_graph_edits),
       CASE(test_default_stream_comes_first),
+      CASE(test_two_streams),
+      CASE(test_first_call_in_a_capture),
       CASE(test_without_memory),
   };
   int failed = 0;
