@@ -117,7 +117,7 @@ static int side_open(const cli_args *args, const bench_settings *b, const char *
   cli_session *s = &out->session;
   int code = cli_session_open(args, args->operands[0], s);
   if (code == 0 && !fuse) code = cli_session_set(s, "fuse", "off");
-  if (code == 0) code = cli_session_load(s);
+  if (code == 0) code = cli_session_load(args, s);
   s->seed = seed; /* the same inputs for both sides */
   if (code == 0) code = cli_session_fill(args, s);
   if (code == 0) code = cli_session_bind(s);

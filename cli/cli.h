@@ -46,7 +46,8 @@ typedef struct cli_command {
 } cli_command;
 
 extern const cli_command cli_command_run, cli_command_bench, cli_command_check,
-    cli_command_inspect, cli_command_explain, cli_command_device;
+    cli_command_inspect, cli_command_explain, cli_command_compile, cli_command_cache,
+    cli_command_device;
 
 /* Reads argv after the command's name. 0: go on. Otherwise *out_exit is what to end with (help was
  * printed, or a usage error). */

@@ -223,7 +223,7 @@ static int explain(const cli_args *args, cli_session *s) {
   int code = cli_session_open(args, args->operands[0], s);
   if (code == 0 && !cli_has(args, "run-device")) code = cli_session_set(s, "compile_only", "on");
   if (code == 0 && source) code = cli_session_set(s, "dump", "after:emit");
-  if (code == 0) code = cli_session_load(s);
+  if (code == 0) code = cli_session_load(args, s);
   if (code != 0) return code;
   bool other = source || plan || cli_has(args, "dump");
   if (!other || cli_has(args, "json")) code = print_report(args, s, (size_t)limit);

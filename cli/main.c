@@ -5,8 +5,8 @@
 #include "cli.h"
 
 static const cli_command *const commands[] = {
-    &cli_command_run,     &cli_command_bench,   &cli_command_check,
-    &cli_command_inspect, &cli_command_explain, &cli_command_device,
+    &cli_command_run,     &cli_command_bench,   &cli_command_check, &cli_command_inspect,
+    &cli_command_explain, &cli_command_compile, &cli_command_cache, &cli_command_device,
 };
 
 static void print_usage(FILE *out) {

@@ -231,7 +231,7 @@ static int run_once(const cli_args *args, cli_session *s, bool quiet, json_t *re
 static int run_session(const cli_args *args, const char *path, cli_session *s) {
   bool quiet = cli_has(args, "json");
   int code = cli_session_open(args, path, s);
-  if (code == 0) code = cli_session_load(s);
+  if (code == 0) code = cli_session_load(args, s);
   if (code != 0) return code;
   bool only = cli_has(args, "compile-only");
   if (!only) code = cli_session_fill(args, s);

@@ -81,6 +81,13 @@ static char *cache_folder(const cli_args *args) {
   return cli_format("%s", "");
 }
 
+bool cli_keeps(const cli_args *args) {
+  char *folder = cache_folder(args);
+  bool keeps = folder[0] != '\0';
+  free(folder);
+  return keeps;
+}
+
 static int set_cache(const cli_args *args, lw_options *options) {
   char *folder = cache_folder(args);
   int code = set_option(options, "cache", folder);
@@ -99,6 +106,23 @@ static int set_environment(lw_options *options) {
     if (value != NULL) code = set_option(options, rows[i].option, value);
   }
   return code;
+}
+
+/* "NAME=N" given twice, with two meanings: the second would win silently. */
+static int check_twice(const cli_args *args, const char *option) {
+  const char *first, *second;
+  for (size_t i = 0; (first = cli_nth(args, option, i)) != NULL; i++) {
+    const char *equal = strrchr(first, '=');
+    size_t name = equal == NULL ? strlen(first) : (size_t)(equal - first) + 1;
+    for (size_t k = i + 1; (second = cli_nth(args, option, k)) != NULL; k++) {
+      const char *other = strrchr(second, '=');
+      if (other == NULL || (size_t)(other - second) + 1 != name) continue;
+      if (strncmp(first, second, name) != 0 || strcmp(first, second) == 0) continue;
+      return cli_fail(LW_STATUS_USAGE, "--%s %s and --%s %s contradict each other", option, first,
+                      option, second);
+    }
+  }
+  return 0;
 }
 
 static int set_given(const cli_args *args, lw_options *options) {
@@ -124,6 +148,8 @@ int cli_options_make(const cli_args *args, lw_options **out_options) {
   if (status != LW_OK) return cli_fail(status, "out of memory");
   int code = set_environment(*out_options);
   if (code == 0) code = set_cache(args, *out_options);
+  if (code == 0) code = check_twice(args, "dim");
+  if (code == 0) code = check_twice(args, "shape");
   if (code == 0) code = set_given(args, *out_options);
   if (code == 0) return 0;
   lw_options_destroy(*out_options);
@@ -133,15 +159,11 @@ int cli_options_make(const cli_args *args, lw_options **out_options) {
 
 /* ---- inputs from files ----- */
 
-static const char *type_of_input(const cli_session *s, size_t index) {
-  return s->summary->inputs[index].type;
-}
-
 /* The index of the input that "NAME=..." names, or -1; *out_rest is what follows the '='. */
 static int input_named(const cli_session *s, const char *text, const char **out_rest) {
   for (size_t i = 0; i < s->input_count; i++) {
-    size_t n = strlen(s->summary->inputs[i].name);
-    if (strncmp(text, s->summary->inputs[i].name, n) != 0 || text[n] != '=') continue;
+    size_t n = strlen(s->ports[i].name);
+    if (strncmp(text, s->ports[i].name, n) != 0 || text[n] != '=') continue;
     *out_rest = text + n + 1;
     return (int)i;
   }
@@ -163,7 +185,7 @@ static int no_such_input(const cli_session *s, const char *text) {
   }
   char *names = cli_format("%s", "");
   for (size_t i = 0; i < s->input_count; i++) {
-    char *more = cli_format("%s%s%s", names, i > 0 ? ", " : "", s->summary->inputs[i].name);
+    char *more = cli_format("%s%s%s", names, i > 0 ? ", " : "", s->ports[i].name);
     free(names);
     names = more;
   }
@@ -176,7 +198,7 @@ static int no_such_input(const cli_session *s, const char *text) {
 /* Binds what is symbolic in the shape of input |index|. */
 static int shape_from_input(cli_session *s, size_t index) {
   const lw_tools_array *a = &s->inputs[index];
-  char *text = cli_format("%s=", s->summary->inputs[index].name);
+  char *text = cli_format("%s=", s->ports[index].name);
   for (int d = 0; d < a->rank; d++) {
     char *more = cli_format("%s%s%lld", text, d > 0 ? "x" : "", (long long)a->dims[d]);
     free(text);
@@ -190,7 +212,7 @@ static int shape_from_input(cli_session *s, size_t index) {
 /* Whether the shape of input |index| is the model's, "[batch, 3]", where that is a number. */
 static bool shape_fits(const cli_session *s, size_t index) {
   const lw_tools_array *a = &s->inputs[index];
-  const char *at = s->summary->inputs[index].shape;
+  const char *at = s->ports[index].shape;
   if (*at != '[') return true; /* unknown */
   for (int d = 0; d < a->rank; d++) {
     at += strspn(at, "[, ");
@@ -206,8 +228,8 @@ static bool shape_fits(const cli_session *s, size_t index) {
 static int wrong_shape(const cli_session *s, size_t index, const char *file) {
   const lw_tools_array *a = &s->inputs[index];
   return cli_fail(LW_STATUS_USAGE, "--input %s: its shape is %s, but input '%s' of the model is %s",
-                  file, cli_shape_text(a->rank, a->dims), s->summary->inputs[index].name,
-                  s->summary->inputs[index].shape);
+                  file, cli_shape_text(a->rank, a->dims), s->ports[index].name,
+                  s->ports[index].shape);
 }
 
 static int read_input(cli_session *s, const char *text) {
@@ -221,19 +243,64 @@ static int read_input(cli_session *s, const char *text) {
   }
   if (index < 0) return no_such_input(s, text);
   if (s->given[index]) {
-    return cli_fail(LW_STATUS_USAGE, "input '%s' is given twice", s->summary->inputs[index].name);
+    return cli_fail(LW_STATUS_USAGE, "input '%s' is given twice", s->ports[index].name);
   }
   lw_tools_reason reason;
   lw_status status = lw_tools_npy_read(file, &s->inputs[index], &reason);
   if (status != LW_OK) return cli_fail(status, "%s", reason.text);
   s->given[index] = true;
   for (int t = LW_DTYPE_BF16; t < LW_DTYPE_COUNT; t++) {
-    if (strcmp(type_of_input(s, (size_t)index), lw_dtype_name((lw_dtype)t)) == 0) {
+    if (strcmp(s->ports[index].type, lw_dtype_name((lw_dtype)t)) == 0) {
       cli_array_retype(&s->inputs[index], (lw_dtype)t);
     }
   }
   if (!shape_fits(s, (size_t)index)) return wrong_shape(s, (size_t)index, file);
-  return shape_from_input(s, (size_t)index);
+  return s->model == NULL ? shape_from_input(s, (size_t)index) : 0;
+}
+
+static int read_inputs(const cli_args *args, cli_session *s) {
+  const char *text;
+  int code = 0;
+  for (size_t n = 0; code == 0 && (text = cli_nth(args, "input", n)) != NULL; n++) {
+    code = read_input(s, text);
+  }
+  return code;
+}
+
+/* Room for what a model with so many inputs and outputs needs. */
+static void make_room(cli_session *s, size_t inputs, size_t outputs) {
+  s->input_count = inputs;
+  s->output_count = outputs;
+  s->ports = cli_alloc(inputs, sizeof *s->ports);
+  s->inputs = cli_alloc(inputs, sizeof *s->inputs);
+  s->outputs = cli_alloc(outputs, sizeof *s->outputs);
+  s->given = cli_alloc(inputs, sizeof *s->given);
+}
+
+static void ports_of_summary(cli_session *s) {
+  make_room(s, s->summary->input_count, s->summary->output_count);
+  for (size_t i = 0; i < s->input_count; i++) {
+    const lw_tools_port *port = &s->summary->inputs[i];
+    s->ports[i] = (cli_port){cli_format("%s", port->name), cli_format("%s", port->type),
+                             cli_format("%s", port->shape)};
+  }
+}
+
+static void ports_of_model(cli_session *s) {
+  make_room(s, lw_model_input_count(s->model), lw_model_output_count(s->model));
+  for (size_t i = 0; i < s->input_count; i++) {
+    const lw_tensor_info *info = lw_model_input(s->model, i);
+    s->ports[i] =
+        (cli_port){cli_format("%s", info->name), cli_format("%s", lw_dtype_name(info->dtype)),
+                   cli_format("%s", cli_shape_text(info->rank, info->dims))};
+  }
+}
+
+static int look_into(cli_session *s) {
+  lw_tools_reason reason;
+  if (s->summary != NULL) return 0;
+  lw_status status = lw_tools_inspect(s->path, s->options, &s->summary, &reason);
+  return status == LW_OK ? 0 : cli_fail(status, "%s", reason.text);
 }
 
 void cli_array_retype(lw_tools_array *array, lw_dtype dtype) {
@@ -246,20 +313,11 @@ int cli_session_open(const cli_args *args, const char *path, cli_session *out_se
   cli_session *s = out_session;
   *s = (cli_session){.path = path};
   int code = cli_options_make(args, &s->options);
+  if (code != 0 || !cli_has(args, "input") || lw_tools_is_plan(path)) return code;
+  code = look_into(s);
   if (code != 0) return code;
-  lw_tools_reason reason;
-  lw_status status = lw_tools_inspect(path, s->options, &s->summary, &reason);
-  if (status != LW_OK) return cli_fail(status, "%s", reason.text);
-  s->input_count = s->summary->input_count;
-  s->output_count = s->summary->output_count;
-  s->inputs = cli_alloc(s->input_count, sizeof *s->inputs);
-  s->outputs = cli_alloc(s->output_count, sizeof *s->outputs);
-  s->given = cli_alloc(s->input_count, sizeof *s->given);
-  const char *text;
-  for (size_t n = 0; code == 0 && (text = cli_nth(args, "input", n)) != NULL; n++) {
-    code = read_input(s, text);
-  }
-  return code;
+  ports_of_summary(s);
+  return read_inputs(args, s);
 }
 
 /* ---- compiling ----- */
@@ -277,8 +335,13 @@ int cli_session_set(cli_session *session, const char *name, const char *value) {
 }
 
 /* A model with open dimensions was refused: how to close them. */
-static void print_dimension_hint(const cli_session *s) {
-  for (size_t i = 0; i < s->input_count; i++) {
+static void print_dimension_hint(cli_session *s) {
+  lw_tools_reason reason;
+  if (lw_tools_is_plan(s->path)) return;
+  if (s->summary == NULL && lw_tools_inspect(s->path, s->options, &s->summary, &reason) != LW_OK) {
+    return;
+  }
+  for (size_t i = 0; i < s->summary->input_count; i++) {
     const char *shape = s->summary->inputs[i].shape;
     if (strpbrk(shape, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_?") == NULL) continue;
     fprintf(stderr,
@@ -289,7 +352,7 @@ static void print_dimension_hint(const cli_session *s) {
   }
 }
 
-int cli_session_load(cli_session *s) {
+int cli_session_load(const cli_args *args, cli_session *s) {
   lw_context_destroy(s->context);
   lw_model_destroy(s->model);
   s->context = NULL;
@@ -302,6 +365,10 @@ int cli_session_load(cli_session *s) {
     int code = cli_fail(status, "%s", lw_model_error(s->model));
     if (status == LW_STATUS_USAGE) print_dimension_hint(s);
     return code;
+  }
+  if (s->ports == NULL) {
+    ports_of_model(s);
+    return read_inputs(args, s);
   }
   if (lw_model_input_count(s->model) == s->input_count &&
       lw_model_output_count(s->model) == s->output_count) {
@@ -407,8 +474,14 @@ void cli_session_close(cli_session *s) {
   lw_model_destroy(s->model);
   lw_tools_summary_destroy(s->summary);
   lw_options_destroy(s->options);
-  for (size_t i = 0; i < s->input_count; i++) lw_tools_array_deinit(&s->inputs[i]);
+  for (size_t i = 0; i < s->input_count; i++) {
+    lw_tools_array_deinit(&s->inputs[i]);
+    free(s->ports[i].name);
+    free(s->ports[i].type);
+    free(s->ports[i].shape);
+  }
   for (size_t i = 0; i < s->output_count; i++) lw_tools_array_deinit(&s->outputs[i]);
+  free(s->ports);
   free(s->inputs);
   free(s->outputs);
   free(s->given);

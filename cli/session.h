@@ -8,10 +8,16 @@
 extern const cli_option cli_compile_options[];
 extern const cli_option cli_input_options[];
 
+/* An input as it is told to people. */
+typedef struct cli_port {
+  char *name, *type, *shape; /* "x", "f32", "[batch, 3]" */
+} cli_port;
+
 typedef struct cli_session {
   const char *path;
   lw_options *options;
-  lw_tools_summary *summary; /* of the file, as far as the options bind it */
+  lw_tools_summary *summary; /* of the file, as far as the options bind it; NULL: not needed yet */
+  cli_port *ports;           /* the inputs, from the summary or from the model */
   lw_model *model;
   lw_context *context;
   lw_tools_array *inputs, *outputs; /* in the model's order */
@@ -23,10 +29,13 @@ typedef struct cli_session {
 
 /* Options from the command line and the environment. Gives an exit code, 0 for fine. */
 int cli_options_make(const cli_args *args, lw_options **out_options);
-/* Looks into the file and reads the given inputs, whose shapes bind symbolic dimensions. */
+/* Whether there is a folder for the cache. */
+bool cli_keeps(const cli_args *args);
+/* Reads the inputs that are given for a model that is still to be compiled: their shapes bind
+ * symbolic dimensions. Those for a plan file are read when it was loaded. */
 int cli_session_open(const cli_args *args, const char *path, cli_session *out_session);
 /* Compiles (or compiles again after cli_session_set), prints warnings. */
-int cli_session_load(cli_session *session);
+int cli_session_load(const cli_args *args, cli_session *session);
 int cli_session_set(cli_session *session, const char *name, const char *value);
 /* Fills inputs that were not given and makes room for the outputs. */
 int cli_session_fill(const cli_args *args, cli_session *session);

@@ -18,7 +18,8 @@ set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 # Results must not depend on whether the compiler happens to fuse a product and a sum.
 add_compile_options(-ffp-contract=off -fno-omit-frame-pointer)
 add_compile_definitions(_GNU_SOURCE)
-add_link_options(-Wl,--as-needed)
+# Cached plans are good for the very build that made them (src/api/build_id.h).
+add_link_options(-Wl,--as-needed -Wl,--build-id=sha1)
 
 set(LW_WARNINGS -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wundef)
 # Nearly every function here gives its results through out-parameters and a status that LW_TRY looks

@@ -45,7 +45,9 @@ typedef struct lw_context lw_context;
  *   dim            NAME=N                 binds a symbolic dimension; may be repeated
  *   shape          INPUT=2x3x64x64        gives an input's shape; may be repeated
  *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
- *   cache          folder for kernels, "" = none on disk
+ *   cache          folder for kernels and whole plans, "" = none on disk
+ *   cache_limit    500M, 2G ...           beyond it the least recently used entries go; 2G
+ *   plans          on | off               off: the cache keeps and gives kernels alone
  *   cc, path       C compiler, and PATH to look for it (the library reads no environment);
  *                  default: cc, gcc or clang in /usr/local/bin:/usr/bin:/bin
  *   nvrtc          path of libnvrtc
@@ -64,6 +66,13 @@ LW_API const char *lw_options_error(const lw_options *options);
  * messages and destroy. */
 LW_API lw_status lw_model_load(const char *path, const lw_options *options,
                                lw_model **out_model) LW_MUST_CHECK;
+/* |path| may also be a plan file, which is not compiled any more: options that say how to compile
+ * are LW_STATUS_USAGE then, another format of plan files, another kind of device or a processor
+ * without the instructions it was compiled for LW_STATUS_UNSUPPORTED. A plan file is code: load
+ * only what you would run as a program. */
+/* Writes the compiled model, its weights included, as a plan file. What fails is in
+ * lw_model_error. */
+LW_API lw_status lw_model_save(lw_model *model, const char *path) LW_MUST_CHECK;
 /* Compiles a graph built with lw_graph_*; the graph is not changed and may be destroyed
  * afterwards. */
 LW_API lw_status lw_model_compile(const lw_graph *graph, const lw_options *options,

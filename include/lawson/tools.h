@@ -51,6 +51,8 @@ typedef struct lw_tools_summary {
   lw_status status;    /* what loading with the same options would say before it compiles */
   const char *problem; /* its first message, or "" */
 } lw_tools_summary;
+/* Whether the file at |path| is a compiled plan (lw_model_save). */
+LW_API int lw_tools_is_plan(const char *path);
 /* LW_OK whenever the file can be read at all; the model's problems are in the summary. Reads no
  * weights, needs no device and no compiler. */
 LW_API lw_status lw_tools_inspect(const char *path, const lw_options *options,
@@ -119,6 +121,38 @@ LW_API lw_status lw_tools_model_plan(lw_model *model,
 LW_API const char *lw_tools_model_target(const lw_model *model); /* "cpu", "cuda:sm_90a" */
 /* The part of lw_stats that is known without a run. */
 LW_API void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats);
+
+/* ---- the cache ----- */
+
+typedef struct lw_tools_cache_entry {
+  const char *kind; /* "plan", "so", "cubin", "tool" */
+  const char *name; /* of the model, of the first kernel, of the compiler */
+  char key[33];
+  uint64_t bytes;
+  int64_t created_s, used_s; /* seconds since 1970; when it was used is known to the hour */
+} lw_tools_cache_entry;
+typedef struct lw_tools_cache {
+  const char *folder; /* "": there is none */
+  const char *mode;   /* "file", "read-only"; "memory": the folder cannot be used */
+  const lw_tools_cache_entry *entries; /* most recently used first */
+  size_t entry_count;
+  uint64_t entry_bytes, file_bytes;
+} lw_tools_cache;
+/* Of the option "cache". What is wrong with the folder is in |reason| even when the call succeeds:
+ * the cache is empty then. */
+LW_API lw_status lw_tools_cache_read(const lw_options *options, lw_tools_cache **out_cache,
+                                     lw_tools_reason *reason) LW_MUST_CHECK;
+LW_API void lw_tools_cache_destroy(lw_tools_cache *cache);
+typedef struct lw_tools_pruned {
+  uint64_t removed, removed_bytes, left, left_bytes;
+} lw_tools_pruned;
+/* "500M", "2G": K, M, G and T are powers of 1024. False: no size. */
+LW_API int lw_tools_parse_size(const char *text, uint64_t *out_bytes);
+/* Removes what was last used before |unused_since_s|, then the least recently used entries until at
+ * most |keep_bytes| are left. */
+LW_API lw_status lw_tools_cache_prune(const lw_options *options, uint64_t keep_bytes,
+                                      int64_t unused_since_s, lw_tools_pruned *out_pruned,
+                                      lw_tools_reason *reason) LW_MUST_CHECK;
 
 /* ---- the device ----- */
 

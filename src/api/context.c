@@ -334,8 +334,8 @@ lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) {
 
 void lw__model_static_stats(const lw_model *model, lw_stats *out) {
   *out = (lw_stats){.compile_s = model->compile_s};
-  if (!model->has_compiled) return;
-  const lw_plan *plan = &model->compiled.plan;
+  const lw_plan *plan = lw__model_plan(model);
+  if (plan == NULL) return;
   double traffic = 0;
   for (uint32_t i = 0; i < plan->steps.count; i++) {
     const lw_plan_step *step = &plan->steps.data[i];
@@ -347,8 +347,8 @@ void lw__model_static_stats(const lw_model *model, lw_stats *out) {
   out->traffic_bytes = traffic > 0 && traffic < 0x1p63 ? (uint64_t)llround(traffic) : 0;
   out->arena_bytes = plan->arena_bytes;
   out->weight_bytes = plan->weight_bytes;
-  out->kernels_built = model->compiled.kernels_built;
-  out->kernels_cached = model->compiled.kernels_cached;
+  out->kernels_built = model->from_plan ? 0 : model->compiled.kernels_built;
+  out->kernels_cached = model->from_plan ? plan->kernels.count : model->compiled.kernels_cached;
 }
 
 void lw_context_stats(const lw_context *context, lw_stats *out_stats) {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "api/plans.h"
+
 /* ---- life ----- */
 
 static lw_status model_create(lw_model **out) {
@@ -28,6 +30,10 @@ static void model_free(lw_model *model) {
   if (model->rt_device != NULL) lw__rt_device_release(model->rt_device);
   if (model->compiling) lw__compiled_deinit(&model->compiled);
   if (model->has_graph) lw__graph_deinit(&model->graph);
+  lw__plan_file_deinit(&model->plan_file);
+  for (uint32_t i = 0; i < model->plan_maps.count; i++) lw__file_unmap(&model->plan_maps.data[i]);
+  lw_vec_free(&model->plan_maps);
+  lw_options_destroy(model->options);
   lw_vec_free(&model->dumps);
   lw__text_deinit(&model->explain);
   lw__text_deinit(&model->plan);
@@ -139,12 +145,13 @@ lw_status lw__import_options(const lw_options *options, lw_arena *arena, lw_impo
   return LW_OK;
 }
 
-static lw_status model_import(lw_model *model, const char *path, const lw_options *options) {
+static lw_status model_import(lw_model *model, const char *path, const lw_options *options,
+                              lw_diag *diag) {
   lw_import_options import;
   LW_TRY(lw__import_options(options, &model->arena, &import));
-  LW_TRY(lw__onnx_import(path, &import, &model->diag, &model->graph));
+  LW_TRY(lw__onnx_import(path, &import, diag, &model->graph));
   model->has_graph = true;
-  model->graph.diag = &model->diag;
+  model->graph.diag = diag;
   LW_TRY(model_dump_graph(model, options, "import"));
   model->graph.where = "symbolic dimensions";
   LW_TRY(lw__graph_bind_symbols(&model->graph, import.dim_names, import.dim_values,
@@ -181,12 +188,36 @@ static void tensor_info_set(lw_tensor_info *info, const lw_graph *graph, lw_valu
   for (uint32_t d = 0; d < v->shape.rank; d++) info->dims[d] = v->shape.dim[d];
 }
 
+static lw_status model_make_infos(lw_model *model, uint32_t inputs, uint32_t outputs) {
+  LW_TRY(lw__arena_alloc(&model->arena, inputs, sizeof *model->inputs, &model->inputs));
+  LW_TRY(lw__arena_alloc(&model->arena, outputs, sizeof *model->outputs, &model->outputs));
+  model->input_count = inputs;
+  model->output_count = outputs;
+  return LW_OK;
+}
+
+static void tensor_info_of_io(lw_tensor_info *info, const lw_plan_io *io) {
+  info->name = io->name == NULL ? "" : io->name;
+  info->dtype = io->dtype;
+  info->rank = (int)io->rank;
+  for (uint32_t d = 0; d < io->rank; d++) info->dims[d] = io->dims[d];
+}
+
+static lw_status model_plan_infos(lw_model *model) {
+  const lw_plan *plan = &model->plan_file.plan;
+  LW_TRY(model_make_infos(model, plan->inputs.count, plan->outputs.count));
+  for (uint32_t i = 0; i < plan->inputs.count; i++) {
+    tensor_info_of_io(&model->inputs[i], &plan->inputs.data[i]);
+  }
+  for (uint32_t i = 0; i < plan->outputs.count; i++) {
+    tensor_info_of_io(&model->outputs[i], &plan->outputs.data[i]);
+  }
+  return LW_OK;
+}
+
 static lw_status model_tensor_infos(lw_model *model) {
   const lw_graph *g = &model->graph;
-  LW_TRY(lw__arena_alloc(&model->arena, g->inputs.count, sizeof *model->inputs, &model->inputs));
-  LW_TRY(lw__arena_alloc(&model->arena, g->outputs.count, sizeof *model->outputs, &model->outputs));
-  model->input_count = g->inputs.count;
-  model->output_count = g->outputs.count;
+  LW_TRY(model_make_infos(model, g->inputs.count, g->outputs.count));
   for (uint32_t i = 0; i < g->inputs.count; i++) {
     lw_value_id value = g->inputs.data[i];
     tensor_info_set(&model->inputs[i], g, value, lw__value(g, value)->name);
@@ -195,6 +226,15 @@ static lw_status model_tensor_infos(lw_model *model) {
     tensor_info_set(&model->outputs[i], g, g->outputs.data[i], g->output_names.data[i]);
   }
   return LW_OK;
+}
+
+lw_build_options lw__model_build_options(const lw_model *model, const lw_options *options) {
+  return (lw_build_options){.threads = options->threads,
+                            .sm_arch = model->profile.sm_arch,
+                            .arch_specific = model->profile.arch_specific,
+                            .nvrtc_path = options->nvrtc,
+                            .cc = options->cc,
+                            .path = options->path};
 }
 
 static lw_compile_options model_compile_options(lw_model *model, const lw_options *options,
@@ -207,12 +247,7 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
                .force_count = options->force.count,
                .forbid = options->forbid.data,
                .forbid_count = options->forbid.count},
-      .build = {.threads = options->threads,
-                .sm_arch = model->profile.sm_arch,
-                .arch_specific = model->profile.arch_specific,
-                .nvrtc_path = options->nvrtc,
-                .cc = options->cc,
-                .path = options->path},
+      .build = lw__model_build_options(model, options),
       .cache = cache,
       .channels_last_io = options->channels_last,
       .dump = options->dump_steps.count > 0 ? model_dump : NULL,
@@ -233,24 +268,113 @@ static lw_status model_check_dumps(lw_model *model, const lw_options *options) {
   return LW_OK;
 }
 
-static lw_status model_build(lw_model *model, const lw_options *options) {
+static lw_status model_open_cache(const lw_options *options, lw_diag *diag, lw_cache **out) {
+  LW_TRY(lw__cache_open(options->cache_folder, diag, out));
+  if (options->cache_limit != 0) lw__cache_limit(*out, options->cache_limit);
+  return LW_OK;
+}
+
+static lw_status model_compile(lw_model *model, const lw_options *options, lw_cache *cache,
+                               lw_diag *diag) {
   LW_TRY(model_tensor_infos(model));
-  LW_TRY(lw__model_choose_device(model, options));
-  model->channels_last = options->channels_last;
-  model->fuse = options->fuse;
-  lw_cache *cache = NULL;
-  LW_TRY(lw__cache_open(options->cache_folder, &model->diag, &cache));
   model_dumper dumper = {model, options};
   lw_compile_options compile = model_compile_options(model, options, cache, &dumper);
   model->compiling = true;
-  lw_status status = lw__compile(&model->graph, &compile, true, &model->diag, &model->compiled);
-  lw__cache_close(cache);
-  if (status != LW_OK) return status;
+  LW_TRY(lw__compile(&model->graph, &compile, true, diag, &model->compiled));
   model->has_compiled = true;
-  LW_TRY(model_check_dumps(model, options));
+  return model_check_dumps(model, options);
+}
+
+/* From the graph to a plan. */
+static lw_status model_build(lw_model *model, const lw_options *options) {
+  lw_cache *cache = NULL;
+  LW_TRY(lw__model_choose_device(model, options));
+  LW_TRY(model_open_cache(options, &model->diag, &cache));
+  lw_status status = model_compile(model, options, cache, &model->diag);
+  lw__cache_report(cache, &model->diag);
+  lw__cache_close(cache);
+  return status;
+}
+
+/* The plan as it was kept, or compiled and kept. */
+static lw_status model_find_or_build(lw_model *model, const char *path, const lw_options *options,
+                                     lw_cache *cache) {
+  bool found;
+  LW_TRY(lw__plans_find(model, path, options, cache, &found));
+  if (found) return model_plan_infos(model);
+  uint32_t first_message = model->diag.messages.count;
+  LW_TRY(model_import(model, path, options, &model->diag));
+  LW_TRY(model_compile(model, options, cache, &model->diag));
+  return lw__plans_keep(model, path, options, first_message, cache);
+}
+
+static lw_status model_from_onnx(lw_model *model, const char *path, const lw_options *options) {
+  bool plans = lw__plans_wanted(options);
+  if (plans && lw__model_choose_device(model, options) != LW_OK) {
+    /* It is looked for again when the model is known to be good. */
+    plans = false;
+    lw__diag_deinit(&model->diag);
+  }
+  if (!plans) {
+    LW_TRY(model_import(model, path, options, &model->diag));
+    return model_build(model, options);
+  }
+  lw_cache *cache = NULL;
+  LW_TRY(model_open_cache(options, &model->diag, &cache));
+  lw_status status = model_find_or_build(model, path, options, cache);
+  lw__cache_report(cache, &model->diag);
+  lw__cache_close(cache);
+  return status;
+}
+
+static lw_status model_from_plan(lw_model *model, const char *path, const lw_options *options) {
+  LW_TRY(lw__plans_load(model, path, options));
+  return model_plan_infos(model);
+}
+
+const lw_plan *lw__model_plan(const lw_model *model) {
+  if (model == NULL) return NULL;
+  if (model->from_plan) return &model->plan_file.plan;
+  return model->has_compiled ? &model->compiled.plan : NULL;
+}
+
+/* Puts the plan on the device. */
+static lw_status model_start(lw_model *model, const lw_options *options) {
   if (options->compile_only || model->rt_device == NULL) return LW_OK;
-  return lw__rt_program_load(model->rt_device, &model->compiled.plan, &model->diag,
+  return lw__rt_program_load(model->rt_device, lw__model_plan(model), &model->diag,
                              &model->program);
+}
+
+static lw_status model_recall(lw_model *model, bool report, lw_diag *diag) {
+  if (model->options == NULL) {
+    return lw__fail(diag, LW_STATUS_USAGE, "",
+                    "a plan file holds no graph: ask the model that it was compiled from");
+  }
+  if (!model->has_graph) {
+    LW_TRY(model_import(model, model->path, model->options, diag));
+    const lw_file_map *map = &model->graph.files.data[0];
+    if (!lw__hash_eq(lw__plan_source_hash(map->data, map->bytes),
+                     model->plan_file.sources[0].hash)) {
+      return lw__fail(diag, LW_STATUS_USAGE, model->path,
+                      "the file has changed since it was loaded");
+    }
+  }
+  if (!report || model->has_compiled) return LW_OK;
+  lw_cache *cache = NULL;
+  LW_TRY(model_open_cache(model->options, diag, &cache));
+  if (model->compiling) lw__compiled_deinit(&model->compiled); /* an attempt that failed */
+  lw_status status = model_compile(model, model->options, cache, diag);
+  lw__cache_close(cache);
+  return status;
+}
+
+lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) {
+  if (lw__model_plan(model) == NULL) return LW_STATUS_USAGE;
+  if (!model->from_plan) return LW_OK;
+  lw_status status = model_recall(model, report, diag);
+  if (model->has_graph) model->graph.diag = NULL; /* the caller's goes away */
+  if (model->compiling) model->compiled.graph.diag = NULL;
+  return status;
 }
 
 /* Sets what the caller sees of a load that began at |start_ns| and came to |status|. */
@@ -280,8 +404,13 @@ lw_status lw_model_load(const char *path, const lw_options *options, lw_model **
   if (status == LW_OK && path == NULL) {
     status = lw__fail(&model->diag, LW_STATUS_USAGE, "lw_model_load", "path is NULL");
   }
-  if (status == LW_OK) status = model_import(model, path, options);
-  if (status == LW_OK) status = model_build(model, options);
+  if (status == LW_OK) {
+    model->channels_last = options->channels_last;
+    model->fuse = options->fuse;
+    status = lw__plans_is_file(path) ? model_from_plan(model, path, options)
+                                     : model_from_onnx(model, path, options);
+  }
+  if (status == LW_OK) status = model_start(model, options);
   lw_options_destroy(own);
   return model_finish(model, start, status);
 }
@@ -297,8 +426,13 @@ lw_status lw_model_compile(const lw_graph *graph, const lw_options *options, lw_
     status = lw__fail(&model->diag, LW_STATUS_USAGE, "lw_model_compile", "%s",
                       graph == NULL ? "graph is NULL" : "the graph has no output");
   }
-  if (status == LW_OK) status = model_copy_graph(model, graph, options);
+  if (status == LW_OK) {
+    model->channels_last = options->channels_last;
+    model->fuse = options->fuse;
+    status = model_copy_graph(model, graph, options);
+  }
   if (status == LW_OK) status = model_build(model, options);
+  if (status == LW_OK) status = model_start(model, options);
   lw_options_destroy(own);
   return model_finish(model, start, status);
 }
@@ -327,10 +461,13 @@ const char *lw_model_device(const lw_model *model) {
 lw_status lw_model_explain(lw_model *model, const char **out_json) {
   if (model == NULL || out_json == NULL) return LW_STATUS_USAGE;
   *out_json = "";
-  if (!model->has_compiled) return LW_STATUS_USAGE;
+  lw_diag diag = {0};
   (void)pthread_mutex_lock(&model->lock);
-  lw_status status = LW_OK;
-  if (model->explain.len == 0) status = lw__model_explain(model, &model->explain);
+  lw_status status = lw__model_recall(model, true, &diag);
+  if (status == LW_OK && model->explain.len == 0) {
+    status = lw__model_explain(model, &model->explain);
+  }
+  lw__diag_deinit(&diag);
   if (status == LW_OK) *out_json = lw__text_str(&model->explain);
   (void)pthread_mutex_unlock(&model->lock);
   return status;

@@ -10,6 +10,7 @@
 #include "api/options.h"
 #include "api/pipeline.h"
 #include "compiler/onnx/import.h"
+#include "plan/file.h"
 #include "runtime/runtime.h"
 
 typedef struct lw_dump_entry {
@@ -31,6 +32,11 @@ struct lw_model {
   bool has_graph;
   bool compiling;    /* |compiled| holds something, complete or not */
   bool has_compiled; /* it is complete */
+  lw_plan_file plan_file;    /* instead of |compiled|: a plan from the cache or from a file */
+  bool from_plan;
+  LW_VEC(lw_file_map) plan_maps; /* what it points into */
+  const char *path;    /* of the model's file; NULL for graphs and for plan files */
+  lw_options *options; /* a copy, for reports of a plan from the cache; NULL otherwise */
   lw_rt_device *rt_device; /* NULL when compiled only */
   lw_rt_program *program;
   bool channels_last, fuse;  /* the options' */
@@ -44,6 +50,14 @@ struct lw_model {
   lw_text explain, plan;
 };
 
+/* The plan, wherever it is from; NULL while there is none. */
+const lw_plan *lw__model_plan(const lw_model *model);
+/* Makes |graph| and, with |report|, |compiled| of a model whose plan came from the cache, once:
+ * they are there for reports alone. USAGE when it came from a plan file, which holds neither. The
+ * caller holds |lock|. */
+lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) LW_MUST_CHECK;
+/* What the options and the model's profile say to the builders of kernels. */
+lw_build_options lw__model_build_options(const lw_model *model, const lw_options *options);
 void lw__model_retain(lw_model *model);
 void lw__model_release(lw_model *model);
 /* The first error of |diag| as "where: text" in |out|, which is "" when there is none. */

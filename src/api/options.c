@@ -21,6 +21,8 @@ struct option_row {
   option_reader read;
   size_t offset;       /* of the member, where the reader serves several */
   const char *allowed; /* in words, for messages */
+  /* Says where to run, build or look, not what is compiled: no part of a plan's key. */
+  bool aside;
 };
 
 static void *option_member(lw_options *options, const option_row *row) {
@@ -113,6 +115,29 @@ static lw_status read_threads(lw_options *options, const option_row *row, const 
   *out_fits = parse_number(value, OPTION_MAX_THREADS, &threads);
   if (*out_fits) *(uint32_t *)option_member(options, row) = (uint32_t)threads;
   return LW_OK;
+}
+
+/* "0", "500M": a number and K, M, G or T for powers of 1024. */
+static lw_status read_size(lw_options *options, const option_row *row, const char *value,
+                           bool *out_fits) {
+  uint64_t bytes = 0;
+  *out_fits = lw__options_parse_size(value, &bytes);
+  if (*out_fits) *(uint64_t *)option_member(options, row) = bytes;
+  return LW_OK;
+}
+
+bool lw__options_parse_size(const char *text, uint64_t *out_bytes) {
+  static const char units[] = "KMGT";
+  if (text[0] < '0' || text[0] > '9') return false;
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  const char *unit = *end == '\0' ? NULL : strchr(units, *end);
+  if (errno != 0 || (*end != '\0' && (unit == NULL || end[1] != '\0'))) return false;
+  int shift = unit == NULL ? 0 : 10 * (int)(unit - units + 1);
+  if (value > (uint64_t)INT64_MAX >> shift) return false;
+  *out_bytes = (uint64_t)value << shift;
+  return true;
 }
 
 /* "f" and hexadecimal digits, as the fusion report prints them. */
@@ -253,16 +278,16 @@ static lw_status read_max_shapes(lw_options *options, const option_row *row, con
   return LW_OK;
 }
 
-static bool is_separator(char c) {
-  return c == 'x' || c == 'X' || c == ',' || c == '[' || c == ']' || c == ' ';
-}
-
+/* "2x3x64", "2,3,64", "[2, 3, 64]": numbers with one separator between two of them. */
 bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims) {
   int rank = 0;
-  while (*text != '\0') {
-    if (is_separator(*text)) {
-      text++;
-      continue;
+  text += strspn(text, " ");
+  bool bracket = *text == '[';
+  if (bracket) text += 1 + strspn(text + 1, " ");
+  while (*text != '\0' && *text != ']') {
+    if (rank > 0) {
+      if (*text != 'x' && *text != 'X' && *text != ',') return false;
+      text += 1 + strspn(text + 1, " ");
     }
     if (*text < '0' || *text > '9' || rank == LW_MAX_RANK) return false;
     int64_t value = 0;
@@ -271,9 +296,12 @@ bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims)
       if (value > OPTION_MAX_EXTENT) return false;
     }
     out_dims[rank++] = value;
+    text += strspn(text, " ");
   }
+  if (bracket != (*text == ']')) return false;
+  if (bracket) text += 1 + strspn(text + 1, " ");
   *out_rank = rank;
-  return true;
+  return *text == '\0';
 }
 
 static lw_status read_shape(lw_options *options, const option_row *row, const char *value,
@@ -299,27 +327,32 @@ static lw_status read_shape(lw_options *options, const option_row *row, const ch
 
 #define MEMBER(m) offsetof(lw_options, m)
 static const option_row option_rows[] = {
-    {"device", read_device, MEMBER(device), "auto, cpu, cuda, cuda:N or null"},
+    {"device", read_device, MEMBER(device), "auto, cpu, cuda, cuda:N or null", true},
     {"target", read_target, MEMBER(target),
-     "cpu, cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a or cuda:sm_100"},
-    {"fuse", read_switch, MEMBER(fuse), "on or off"},
-    {"force", read_list, MEMBER(force), "fusion ids (f and hexadecimal digits), comma separated"},
-    {"forbid", read_list, MEMBER(forbid), "fusion ids (f and hexadecimal digits), comma separated"},
-    {"policy", read_policy, MEMBER(policy), "conservative, classic or opt-in"},
-    {"threads", read_threads, MEMBER(threads), "a number from 0 (all cores) to 4096"},
+     "cpu, cuda:sm_80, cuda:sm_86, cuda:sm_89, cuda:sm_90a or cuda:sm_100", true},
+    {"fuse", read_switch, MEMBER(fuse), "on or off", false},
+    {"force", read_list, MEMBER(force), "fusion ids (f and hexadecimal digits), comma separated",
+     false},
+    {"forbid", read_list, MEMBER(forbid), "fusion ids (f and hexadecimal digits), comma separated",
+     false},
+    {"policy", read_policy, MEMBER(policy), "conservative, classic or opt-in", false},
+    {"threads", read_threads, MEMBER(threads), "a number from 0 (all cores) to 4096", true},
     {"dim", read_dim, 0,
      "NAME=N, the name of a symbolic dimension and its extent, or NAME=1,2,8:64 or NAME=auto, the "
-     "sizes it is compiled for"},
-    {"max_shapes", read_max_shapes, MEMBER(max_shapes), "a number from 1 to 65536"},
-    {"shape", read_shape, 0, "INPUT=2x3x64x64, the name of an input and its shape"},
-    {"channels_last", read_switch, MEMBER(channels_last), "on or off"},
-    {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing"},
-    {"cc", read_text, MEMBER(cc), "a C compiler"},
-    {"path", read_folders, MEMBER(path), "folders, colon separated"},
-    {"nvrtc", read_text, MEMBER(nvrtc), "a path"},
-    {"cuda", read_text, MEMBER(cuda), "a path"},
-    {"dump", read_list, MEMBER(dump_steps), "after:STEP, comma separated"},
-    {"compile_only", read_switch, MEMBER(compile_only), "on or off"},
+     "sizes it is compiled for",
+     false},
+    {"max_shapes", read_max_shapes, MEMBER(max_shapes), "a number from 1 to 65536", true},
+    {"shape", read_shape, 0, "INPUT=2x3x64x64, the name of an input and its shape", false},
+    {"channels_last", read_switch, MEMBER(channels_last), "on or off", false},
+    {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing", true},
+    {"cc", read_text, MEMBER(cc), "a C compiler", true},
+    {"path", read_folders, MEMBER(path), "folders, colon separated", true},
+    {"nvrtc", read_text, MEMBER(nvrtc), "a path", true},
+    {"cuda", read_text, MEMBER(cuda), "a path", true},
+    {"dump", read_list, MEMBER(dump_steps), "after:STEP, comma separated", true},
+    {"compile_only", read_switch, MEMBER(compile_only), "on or off", true},
+    {"plans", read_switch, MEMBER(plans), "on or off", true},
+    {"cache_limit", read_size, MEMBER(cache_limit), "a size: 500M, 2G", true},
 };
 
 static const option_row *option_find(const char *name) {
@@ -337,10 +370,27 @@ static lw_status option_unknown(lw_options *options, const char *name) {
   return LW_STATUS_USAGE;
 }
 
-static lw_status option_remember(lw_options *options, const char *name, const char *value) {
-  lw_option_set set = {.name = name}; /* of the table */
+static lw_status option_remember(lw_options *options, const option_row *row, const char *value) {
+  lw_option_set set = {.name = row->name, .aside = row->aside};
   LW_TRY(option_keep(options, value, &set.value));
   return lw_vec_push(&options->history, set);
+}
+
+lw_hash lw__options_hash(const lw_options *options, lw_hash seed) {
+  for (uint32_t i = 0; i < options->history.count; i++) {
+    const lw_option_set *set = &options->history.data[i];
+    if (set->aside) continue;
+    seed = lw__hash_bytes(set->name, strlen(set->name) + 1, seed);
+    seed = lw__hash_bytes(set->value, strlen(set->value) + 1, seed);
+  }
+  return seed;
+}
+
+const char *lw__options_first(const lw_options *options) {
+  for (uint32_t i = 0; i < options->history.count; i++) {
+    if (!options->history.data[i].aside) return options->history.data[i].name;
+  }
+  return NULL;
 }
 
 lw_status lw__options_clone(const lw_options *options, lw_options **out) {
@@ -366,7 +416,7 @@ lw_status lw_options_set(lw_options *options, const char *name, const char *valu
   if (row == NULL) return option_unknown(options, name);
   bool fits = false;
   LW_TRY(row->read(options, row, value, &fits));
-  if (fits) return option_remember(options, row->name, value);
+  if (fits) return option_remember(options, row, value);
   if (options->error.len > 0) return LW_STATUS_USAGE; /* the reader had more to say */
   lw__text_add(&options->error, "option '%s' cannot be '%s'; it takes %s", name, value,
                row->allowed);
@@ -379,7 +429,11 @@ lw_status lw_options_create(lw_options **out_options) {
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_options)));
   lw_options *options = memory;
+<<<<<<< HEAD
   *options = (lw_options){.device = "auto", .fuse = true, .max_shapes = OPTION_SHAPES};
+=======
+  *options = (lw_options){.device = "auto", .fuse = true, .plans = true};
+>>>>>>> 4b577d0 (Whole plans: in the cache beside the kernels and as files; lawson compile, lawson cache; fuzzing plan files)
   *out_options = options;
   return LW_OK;
 }

@@ -28,11 +28,14 @@ typedef struct lw_ladder {
   bool automatic; /* powers of two without an end; |sizes| is empty */
 } lw_ladder;
 
-typedef struct lw_option_set { /* one successful lw_options_set */
-  const char *name, *value;
-} lw_option_set;
-
 typedef LW_VEC(const char *) lw_name_list;
+
+/* One successful lw_options_set. |aside|: it says where to run, build or look, not what is
+ * compiled. */
+typedef struct lw_option_set {
+  const char *name, *value;
+  bool aside;
+} lw_option_set;
 
 struct lw_options {
   lw_arena arena; /* every string below */
@@ -50,13 +53,20 @@ struct lw_options {
   lw_name_list dump_steps;  /* without "after:" */
   const char *cache_folder; /* NULL: nothing on disk */
   const char *cc, *path, *nvrtc, *cuda; /* NULL: not given */
+  bool plans;           /* whole plans are taken from the cache and kept there */
+  uint64_t cache_limit; /* bytes; 0: the cache's own */
   LW_VEC(lw_option_set) history;
 };
 
 /* Options that the same calls were made on. */
 lw_status lw__options_clone(const lw_options *options, lw_options **out) LW_MUST_CHECK;
+/* Of all that was set and decides what is compiled. */
+lw_hash lw__options_hash(const lw_options *options, lw_hash seed);
+/* The first option of that kind, or NULL. */
+const char *lw__options_first(const lw_options *options);
+bool lw__options_parse_size(const char *text, uint64_t *out_bytes);
 
-/* Reads "2x3x64x64"; commas, blanks and brackets are taken too, "" is a scalar. False: no shape. */
+/* Reads "2x3x64x64", "2,3,64,64" or "[2, 3, 64, 64]"; "" and "[]" are a scalar. False: no shape. */
 bool lw__options_parse_shape(const char *text, int *out_rank, int64_t *out_dims);
 
 #endif

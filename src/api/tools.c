@@ -246,8 +246,12 @@ static void verify_compare(const lw_oracle_tensor *want, const lw_tools_array *g
 lw_status lw_tools_model_verify(lw_model *model, const lw_tools_array *inputs,
                                 const lw_tools_array *outputs, lw_tools_difference *out_differences,
                                 lw_tools_reason *reason) {
-  if (model == NULL || out_differences == NULL || !model->has_compiled) return LW_STATUS_USAGE;
+  if (model == NULL || out_differences == NULL) return LW_STATUS_USAGE;
   lw_diag diag = {0};
+  (void)pthread_mutex_lock(&model->lock);
+  lw_status recalled = lw__model_recall(model, false, &diag);
+  (void)pthread_mutex_unlock(&model->lock);
+  if (recalled != LW_OK) return lw__tools_end(&diag, recalled, reason);
   lw_arena arena = {0};
   lw_oracle_tensor *want = NULL;
   lw_status status = verify_fits(model, inputs, outputs, &diag);
@@ -269,14 +273,15 @@ lw_status lw_tools_model_verify(lw_model *model, const lw_tools_array *inputs,
 /* ---- a model's insides ----- */
 
 size_t lw_tools_model_kernel_count(const lw_model *model) {
-  return model == NULL || !model->has_compiled ? 0 : model->compiled.plan.kernels.count;
+  const lw_plan *plan = lw__model_plan(model);
+  return plan == NULL ? 0 : plan->kernels.count;
 }
 
 void lw_tools_model_kernel(const lw_model *model, size_t index, lw_tools_kernel *out_kernel) {
   if (out_kernel == NULL) return;
   *out_kernel = (lw_tools_kernel){.name = "", .source = ""};
   if (index >= lw_tools_model_kernel_count(model)) return;
-  const lw_plan_kernel *k = &model->compiled.plan.kernels.data[index];
+  const lw_plan_kernel *k = &lw__model_plan(model)->kernels.data[index];
   *out_kernel = (lw_tools_kernel){.name = k->name,
                                   .source = k->source == NULL ? "" : k->source,
                                   .block_threads = k->block_threads,
@@ -286,9 +291,9 @@ void lw_tools_model_kernel(const lw_model *model, size_t index, lw_tools_kernel 
 }
 
 lw_status lw_tools_model_plan(lw_model *model, const char **out_text) {
-  if (model == NULL || out_text == NULL || !model->has_compiled) return LW_STATUS_USAGE;
+  if (out_text == NULL || lw__model_plan(model) == NULL) return LW_STATUS_USAGE;
   (void)pthread_mutex_lock(&model->lock);
-  if (model->plan.len == 0) lw__plan_print(&model->compiled.plan, &model->plan);
+  if (model->plan.len == 0) lw__plan_print(lw__model_plan(model), &model->plan);
   lw_status status = model->plan.status;
   *out_text = lw__text_str(&model->plan);
   (void)pthread_mutex_unlock(&model->lock);

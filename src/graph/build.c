@@ -19,6 +19,7 @@ void lw__graph_deinit(lw_graph *graph) {
   lw_vec_free(&graph->outputs);
   lw_vec_free(&graph->output_names);
   lw_vec_free(&graph->files);
+  lw_vec_free(&graph->file_names);
   lw__extent_table_deinit(&graph->extents);
   lw__arena_deinit(&graph->arena);
 }

@@ -121,6 +121,7 @@ typedef struct lw_graph {
   LW_VEC(lw_value_id) outputs;  /* may repeat, may be inputs or constants */
   LW_VEC(const char *) output_names;
   LW_VEC(lw_file_map) files;    /* mappings that constants point into; unmapped with the graph */
+  LW_VEC(const char *) file_names; /* of |files|, relative to the model's folder; in the arena */
   lw_extent_table extents;
   lw_diag *diag;     /* where failures explain themselves; borrowed, may be NULL */
   const char *where; /* what is being built, for messages and for node names of new nodes; borrowed,

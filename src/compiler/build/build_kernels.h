@@ -4,22 +4,7 @@
 #define LW_COMPILER_BUILD_KERNELS_H
 
 #include "base/base.h"
-
-/* The persistent cache: one SQLite file (WAL) in a folder of mode 0700 owned by the user. Every
- * trouble with it (unwritable, foreign owner, corrupt) is a warning in |diag| and means working
- * without it. Images carry a checksum that is verified before they are used. Thread-safe. */
-typedef struct lw_cache lw_cache;
-/* |folder| NULL: $XDG_CACHE_HOME or ~/.cache is the CLI's business, not ours: NULL gives an
- * in-memory cache. */
-lw_status lw__cache_open(const char *folder, lw_diag *diag, lw_cache **out) LW_MUST_CHECK;
-/* What the cache writes to, for reports: "memory", "read-only" or "file". */
-const char *lw__cache_mode(const lw_cache *cache);
-void lw__cache_close(lw_cache *cache);
-/* Entry copied into |arena|; LW_STATUS_NOT_FOUND when absent or damaged. |kind|: "cubin", "so". */
-lw_status lw__cache_get(lw_cache *cache, const char *kind, lw_hash key, lw_arena *arena,
-                        const void **out_data, size_t *out_bytes) LW_MUST_CHECK;
-lw_status lw__cache_put(lw_cache *cache, const char *kind, lw_hash key, const void *data,
-                        size_t bytes) LW_MUST_CHECK;
+#include "compiler/build/cache.h"
 
 typedef struct lw_build_job { /* one translation unit */
   const char *source;         /* complete */
@@ -56,6 +41,11 @@ typedef struct lw_build_options {
  * source, options, compiler identity and CPU features. */
 lw_status lw__build_cuda(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
                          lw_cache *cache, lw_arena *arena, lw_diag *diag) LW_MUST_CHECK;
+/* What the cache keys of a build with these options begin with: compiler, flags, CPU features.
+ * Opens and starts no compiler: false when |cache| has not seen it yet, and so holds nothing that
+ * it built. */
+bool lw__build_known_cuda(const lw_build_options *options, lw_cache *cache, lw_hash *out_identity);
+bool lw__build_known_cpu(const lw_build_options *options, lw_cache *cache, lw_hash *out_identity);
 lw_status lw__build_cpu(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
                         lw_cache *cache, lw_arena *arena, lw_diag *diag) LW_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* cache.c: compiled kernels in one SQLite file.
+/* cache.c: the file behind the cache of kernels and plans: one SQLite file.
  *
  * Whoever can write the file can make us run code, so the folder and the file must be ours and
  * nobody else's to write. The checksum is against damage, not against attackers. Several processes
@@ -6,8 +6,7 @@
  * still the one that was opened, and a new one begun. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sqlite3.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -15,51 +14,68 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compiler/build/internal.h"
+#include "compiler/build/cache_internal.h"
 
-#define CACHE_FILE "kernels.db"
 #define CACHE_APPLICATION_ID 0x6c77736e /* "lwsn" */
-#define CACHE_VERSION 1
+#define CACHE_VERSION 2
 #define CACHE_BUSY_MS 5000
-#define CACHE_LIMIT_BYTES (INT64_C(2) << 30)
-/* |used| is refreshed at most this often, so that reading rarely writes. */
-#define CACHE_USED_S 3600
 
-typedef enum cache_mode { CACHE_MEMORY, CACHE_READ_ONLY, CACHE_FILE_MODE } cache_mode;
+/* ---- why the file cannot be used ---- */
 
-struct lw_cache {
-  pthread_mutex_t lock;
-  sqlite3 *db;
-  cache_mode mode;
-  char *folder; /* NULL: in memory */
-  char *file;
-  ino_t inode; /* of the file that |db| has open */
-};
-
-/* ---- messages ---- */
-
-static void cache_warn(lw_diag *diag, const lw_cache *cache, const char *what, const char *why) {
-  lw__note(diag, LW_SEVERITY_WARNING, cache->folder == NULL ? "cache" : cache->folder,
-           "%s%s%s; working without the kernel cache", what, why[0] == '\0' ? "" : ": ", why);
+static void LW_PRINTF(2, 3) cache_because(lw_cache *cache, const char *fmt, ...) {
+  va_list args;
+  va_start(args, fmt);
+  (void)vsnprintf(cache->why, sizeof cache->why, fmt, args);
+  va_end(args);
 }
 
-static const char *cache_error(const lw_cache *cache) {
-  return cache->db == NULL ? "cannot open" : sqlite3_errmsg(cache->db);
+void lw__cache_explain(sqlite3 *db, int code, char *out, size_t out_bytes) {
+  const char *text = db == NULL ? sqlite3_errstr(code) : sqlite3_errmsg(db);
+  switch (code & 0xff) {
+    case SQLITE_FULL: text = "the disk is full"; break;
+    case SQLITE_BUSY: text = "another process keeps " CACHE_FILE " locked"; break;
+    case SQLITE_READONLY: text = "it may only be read"; break;
+    case SQLITE_TOOBIG: text = "it is too large for one entry"; break;
+    default: break;
+  }
+  (void)snprintf(out, out_bytes, "%s", text);
+}
+
+/* Unless something more telling was said before. */
+static void cache_because_of(lw_cache *cache, int code) {
+  if (cache->why[0] == '\0') {
+    lw__cache_explain(cache->db, code, cache->why, sizeof cache->why);
+  }
+}
+
+static void cache_because_errno(lw_cache *cache, const char *what, int error) {
+  char text[128];
+  const char *reason = error == ENOSPC || error == EDQUOT ? "the disk is full"
+                                                          : strerror_r(error, text, sizeof text);
+  cache_because(cache, "%s: %s", what, reason);
 }
 
 /* ---- opening ---- */
 
-static bool cache_exec(sqlite3 *db, const char *sql) {
+bool lw__cache_exec(sqlite3 *db, const char *sql) {
   return sqlite3_exec(db, sql, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-static int64_t cache_number(sqlite3 *db, const char *sql) {
+int64_t lw__cache_number(sqlite3 *db, const char *sql) {
   sqlite3_stmt *statement;
   int64_t value = -1;
   if (sqlite3_prepare_v2(db, sql, -1, &statement, NULL) != SQLITE_OK) return -1;
   if (sqlite3_step(statement) == SQLITE_ROW) value = sqlite3_column_int64(statement, 0);
   /* The step's error is what the caller asks for next. */
   return sqlite3_finalize(statement) == SQLITE_OK ? value : -1;
+}
+
+/* What preparing |sql| comes to. */
+static int cache_prepare_code(sqlite3 *db, const char *sql) {
+  sqlite3_stmt *statement = NULL;
+  int code = sqlite3_prepare_v2(db, sql, -1, &statement, NULL);
+  (void)sqlite3_finalize(statement);
+  return code;
 }
 
 /* Switching a new file to WAL needs it alone for a moment, and SQLite does not wait for that by
@@ -80,50 +96,75 @@ static bool cache_enter_wal(sqlite3 *db) {
 
 static const char cache_schema[] =
     "CREATE TABLE IF NOT EXISTS entry(id INTEGER PRIMARY KEY, kind TEXT NOT NULL, key BLOB NOT "
-    "NULL,"
-    " checksum BLOB NOT NULL, created INTEGER NOT NULL, used INTEGER NOT NULL, image BLOB NOT NULL,"
-    " UNIQUE(kind, key));";
+    "NULL, name TEXT NOT NULL, checksum BLOB NOT NULL, created INTEGER NOT NULL, used INTEGER NOT "
+    "NULL, bytes INTEGER NOT NULL, image BLOB NOT NULL, UNIQUE(kind, key));";
+static const char cache_columns[] =
+    "SELECT id, kind, key, name, checksum, created, used, bytes, image FROM entry LIMIT 0";
 
-/* What is in an open file: ours, empty, an older version of ours, or something that must not be
- * touched. */
-static bool cache_setup(sqlite3 *db) {
-  (void)sqlite3_busy_timeout(db, CACHE_BUSY_MS);
-  if (!cache_exec(
-          db, "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA temp_store=MEMORY")) {
-    return false;
-  }
-  if (!cache_enter_wal(db) || !cache_exec(db, "PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE"))
-    return false;
-  int64_t id = cache_number(db, "PRAGMA application_id");
-  int64_t version = cache_number(db, "PRAGMA user_version");
-  int64_t tables = cache_number(db, "SELECT count(*) FROM sqlite_master");
+/* In a transaction: makes the table in a new file, or in one of an older version. False: the file
+ * is not ours to use. */
+static bool cache_make_table(lw_cache *cache) {
+  sqlite3 *db = cache->db;
+  int64_t id = lw__cache_number(db, "PRAGMA application_id");
+  int64_t version = lw__cache_number(db, "PRAGMA user_version");
+  int64_t tables = lw__cache_number(db, "SELECT count(*) FROM sqlite_master");
+  if (id < 0 || version < 0 || tables < 0) return false;
   bool fresh = id == 0 && version == 0 && tables == 0;
-  bool good = fresh || id == CACHE_APPLICATION_ID;
-  if (good && !fresh && version != CACHE_VERSION) {
-    good = version < CACHE_VERSION && cache_exec(db, "DROP TABLE IF EXISTS entry");
+  if (!fresh && id != CACHE_APPLICATION_ID) {
+    cache_because(cache, CACHE_FILE " in it is the database of another program");
+    return false;
   }
-  if (good && (fresh || version != CACHE_VERSION)) {
-    char pragmas[96];
-    (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id=%d; PRAGMA user_version=%d",
-                   CACHE_APPLICATION_ID, CACHE_VERSION);
-    good = cache_exec(db, pragmas) && cache_exec(db, cache_schema);
+  if (version > CACHE_VERSION) {
+    cache_because(cache, CACHE_FILE " in it was made by a newer lawson");
+    return false;
   }
-  if (good && cache_exec(db, "COMMIT")) return true;
+  if (version == CACHE_VERSION) return true;
+  char pragmas[96];
+  (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id=%d; PRAGMA user_version=%d",
+                 CACHE_APPLICATION_ID, CACHE_VERSION);
+  return lw__cache_exec(db, "DROP TABLE IF EXISTS entry") && lw__cache_exec(db, pragmas) &&
+         lw__cache_exec(db, cache_schema);
+}
+
+/* Without the columns that it should have the file is as good as corrupt. */
+static int cache_check_columns(lw_cache *cache) {
+  if (cache_prepare_code(cache->db, cache_columns) != SQLITE_ERROR) return SQLITE_OK;
+  cache_because(cache, "its table is not what it should be");
+  return SQLITE_CORRUPT;
+}
+
+/* Makes an open file ready for use; gives SQLite's code, with the reason in |why| where that says
+ * more. */
+static int cache_setup(lw_cache *cache) {
+  sqlite3 *db = cache->db;
+  (void)sqlite3_busy_timeout(db, CACHE_BUSY_MS);
+  bool good = lw__cache_exec(db,
+                             "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA "
+                             "temp_store=MEMORY; PRAGMA auto_vacuum=INCREMENTAL") &&
+              cache_enter_wal(db) &&
+              lw__cache_exec(db, "PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE");
+  if (!good) return sqlite3_errcode(db);
+  if (cache_make_table(cache) && lw__cache_exec(db, "COMMIT")) return cache_check_columns(cache);
   int code = sqlite3_errcode(db);
-  if (code != SQLITE_CORRUPT && code != SQLITE_NOTADB) (void)cache_exec(db, "ROLLBACK");
-  return false;
+  if (code != SQLITE_CORRUPT && code != SQLITE_NOTADB) (void)lw__cache_exec(db, "ROLLBACK");
+  return code == SQLITE_OK ? SQLITE_MISUSE : code;
 }
 
 static bool cache_open_memory(lw_cache *cache) {
   cache->mode = CACHE_MEMORY;
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   return sqlite3_open_v2(":memory:", &cache->db, flags, NULL) == SQLITE_OK &&
-         cache_setup(cache->db);
+         cache_setup(cache) == SQLITE_OK;
 }
 
 static void cache_close_db(lw_cache *cache) {
   (void)sqlite3_close(cache->db);
   cache->db = NULL;
+}
+
+static bool cache_exists(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0;
 }
 
 /* A file that cannot be written is read as it lies, without locks and without the log beside it. */
@@ -138,16 +179,19 @@ static bool cache_open_read_only(lw_cache *cache) {
   int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI;
   bool good = uri.status == LW_OK &&
               sqlite3_open_v2(uri.data, &cache->db, flags, NULL) == SQLITE_OK &&
-              cache_number(cache->db, "PRAGMA application_id") == CACHE_APPLICATION_ID &&
-              cache_number(cache->db, "PRAGMA user_version") == CACHE_VERSION;
+              lw__cache_number(cache->db, "PRAGMA application_id") == CACHE_APPLICATION_ID &&
+              lw__cache_number(cache->db, "PRAGMA user_version") == CACHE_VERSION &&
+              cache_prepare_code(cache->db, cache_columns) == SQLITE_OK;
   lw__text_deinit(&uri);
-  if (good) cache->mode = CACHE_READ_ONLY;
+  if (good) {
+    cache->mode = CACHE_READ_ONLY;
+  } else if (cache_exists(cache->file)) {
+    cache_because(cache,
+                  "it may only be read, and " CACHE_FILE " in it is no cache of this lawson");
+  } else {
+    cache_because(cache, "it may only be read, and there is no " CACHE_FILE " in it");
+  }
   return good;
-}
-
-static bool cache_exists(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0;
 }
 
 /* Makes the folder and its missing parents. Gives 0, or why the first that is missing cannot be
@@ -168,18 +212,27 @@ static int cache_make_folder(const char *folder) {
   return 0;
 }
 
-/* Why we must not trust what is in the folder, or NULL. */
-static const char *cache_distrust(const lw_cache *cache) {
+/* Whether to trust what is in the folder; the reason in |why| otherwise. */
+static bool cache_trusted(lw_cache *cache) {
   struct stat info;
-  if (stat(cache->folder, &info) != 0 || !S_ISDIR(info.st_mode)) return "not a folder";
-  if (info.st_uid != geteuid()) return "the folder belongs to another user";
-  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "the folder can be written by others";
-  if (lstat(cache->file, &info) != 0) return NULL;
-  if (!S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
-      (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return "the file in it belongs to another user or can be written by others";
+  const char *why = NULL;
+  if (stat(cache->folder, &info) != 0 || !S_ISDIR(info.st_mode)) {
+    why = "not a folder";
+  } else if (info.st_uid != geteuid()) {
+    why = "the folder belongs to another user";
+  } else if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    why = "the folder can be written by others";
+  } else if (lstat(cache->file, &info) != 0) {
+    return true;
+  } else if (S_ISDIR(info.st_mode)) {
+    why = CACHE_FILE " in it is a folder, not a file; remove it";
+  } else if (!S_ISREG(info.st_mode)) {
+    why = CACHE_FILE " in it is not a regular file; remove it";
+  } else if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    why = CACHE_FILE " in it belongs to another user or can be written by others";
   }
-  return NULL;
+  if (why != NULL) cache_because(cache, "%s", why);
+  return why == NULL;
 }
 
 static ino_t cache_inode(const char *file) {
@@ -189,21 +242,25 @@ static ino_t cache_inode(const char *file) {
 
 /* 1: open. 0: not possible. -1: the file is no good database. */
 static int cache_open_file(lw_cache *cache) {
+  cache->why[0] = '\0';
   /* Made by us first, so that its mode does not depend on the umask; the log files take it over. */
   int fd = open(cache->file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
     bool read_only = errno == EACCES || errno == EROFS || errno == EPERM;
-    return read_only && cache_open_read_only(cache);
+    if (read_only) return cache_open_read_only(cache);
+    cache_because_errno(cache, CACHE_FILE " in it cannot be opened", errno);
+    return 0;
   }
   (void)close(fd);
   cache->inode = cache_inode(cache->file);
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
-  if (sqlite3_open_v2(cache->file, &cache->db, flags, NULL) == SQLITE_OK &&
-      cache_setup(cache->db)) {
+  int code = sqlite3_open_v2(cache->file, &cache->db, flags, NULL);
+  if (code == SQLITE_OK) code = cache_setup(cache);
+  if (code == SQLITE_OK) {
     cache->mode = CACHE_FILE_MODE;
     return 1;
   }
-  int code = cache->db == NULL ? SQLITE_NOMEM : sqlite3_errcode(cache->db);
+  cache_because_of(cache, code);
   if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB) return -1;
   if (code != SQLITE_READONLY && code != SQLITE_CANTOPEN) return 0;
   cache_close_db(cache);
@@ -235,30 +292,28 @@ static void cache_set_aside(lw_cache *cache) {
 }
 
 static bool cache_open_folder(lw_cache *cache, lw_diag *diag) {
-  char reason[128];
   int error = cache_make_folder(cache->folder);
+  int opened = 0;
   if (error != 0) {
-    cache_warn(diag, cache, "the folder cannot be created",
-               strerror_r(error, reason, sizeof reason));
-    return false;
+    cache_because_errno(cache, "the folder cannot be created", error);
+  } else if (cache_trusted(cache)) {
+    opened = cache_open_file(cache);
   }
-  const char *distrust = cache_distrust(cache);
-  if (distrust != NULL) {
-    cache_warn(diag, cache, distrust, "");
-    return false;
-  }
-  int opened = cache_open_file(cache);
   if (opened < 0) {
     lw__note(diag, LW_SEVERITY_WARNING, cache->folder,
-             "the kernel cache is damaged (%s); it is set aside as " CACHE_FILE ".bad",
-             cache_error(cache));
+             "the cache is damaged (%s); it is set aside as " CACHE_FILE
+             ".bad, and a new one is begun",
+             cache->why);
     cache_close_db(cache);
     cache_set_aside(cache);
     opened = cache_open_file(cache);
   }
   if (opened == 1) return true;
-  cache_warn(diag, cache, "cannot use " CACHE_FILE, cache_error(cache));
   cache_close_db(cache);
+  lw__note(diag, LW_SEVERITY_WARNING, cache->folder,
+           "the cache cannot be used: %s. Nothing is kept; --cache DIR names another folder, "
+           "--cache off none",
+           cache->why[0] == '\0' ? "unknown reason" : cache->why);
   return false;
 }
 
@@ -280,6 +335,7 @@ lw_status lw__cache_open(const char *folder, lw_diag *diag, lw_cache **out) {
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_cache)));
   lw_cache *cache = memory;
   memset(cache, 0, sizeof *cache);
+  cache->limit_bytes = CACHE_LIMIT_BYTES;
   (void)pthread_mutex_init(&cache->lock, NULL);
   lw_status status = LW_OK;
   if (folder != NULL) {
@@ -311,120 +367,18 @@ const char *lw__cache_mode(const lw_cache *cache) {
   return names[cache->mode];
 }
 
-/* ---- entries ---- */
+void lw__cache_limit(lw_cache *cache, uint64_t bytes) { cache->limit_bytes = bytes; }
 
-static lw_hash cache_checksum(lw_hash key, const void *data, size_t bytes) {
-  return lw__hash_bytes(data, bytes, key);
-}
+/* ---- while it is in use ---- */
 
-static int64_t cache_clock_s(void) { return (int64_t)time(NULL); }
-
-static bool cache_find(lw_cache *cache, const char *sql, const char *kind, const lw_hash *key,
-                       sqlite3_stmt **out) {
-  if (cache->db == NULL || sqlite3_prepare_v2(cache->db, sql, -1, out, NULL) != SQLITE_OK)
-    return false;
-  return sqlite3_bind_text(*out, 1, kind, -1, SQLITE_STATIC) == SQLITE_OK &&
-         sqlite3_bind_blob(*out, 2, key, sizeof *key, SQLITE_STATIC) == SQLITE_OK;
-}
-
-static void cache_run(lw_cache *cache, const char *sql, int64_t a, int64_t b) {
-  sqlite3_stmt *statement;
-  if (sqlite3_prepare_v2(cache->db, sql, -1, &statement, NULL) != SQLITE_OK) return;
-  (void)sqlite3_bind_int64(statement, 1, a);
-  if (sqlite3_bind_parameter_count(statement) > 1) (void)sqlite3_bind_int64(statement, 2, b);
-  (void)sqlite3_step(statement);
-  (void)sqlite3_finalize(statement);
-}
-
-/* The entry in |row|, checked against its checksum. */
-static lw_status cache_take(sqlite3_stmt *row, lw_hash key, lw_arena *arena, const void **out_data,
-                            size_t *out_bytes) {
-  lw_hash stored;
-  const void *checksum = sqlite3_column_blob(row, 1);
-  if (sqlite3_column_bytes(row, 1) != (int)sizeof stored || checksum == NULL)
-    return LW_STATUS_NOT_FOUND;
-  memcpy(&stored, checksum, sizeof stored);
-  const void *data = sqlite3_column_blob(row, 3);
-  size_t bytes = (size_t)sqlite3_column_bytes(row, 3);
-  if (data == NULL) bytes = 0;
-  if (!lw__hash_eq(stored, cache_checksum(key, data, bytes))) return LW_STATUS_NOT_FOUND;
-  LW_TRY(lw__arena_dup(arena, data, bytes, out_data));
-  *out_bytes = bytes;
-  return LW_OK;
-}
-
-static lw_status cache_get(lw_cache *cache, const char *kind, lw_hash key, lw_arena *arena,
-                           const void **out_data, size_t *out_bytes, int *out_code) {
-  sqlite3_stmt *row = NULL;
-  lw_status status = LW_STATUS_NOT_FOUND;
-  int64_t id = 0, used = 0;
-  bool present = false;
-  *out_code = SQLITE_OK;
-  if (cache_find(cache, "SELECT id, checksum, used, image FROM entry WHERE kind=?1 AND key=?2",
-                 kind, &key, &row)) {
-    *out_code = sqlite3_step(row);
-    present = *out_code == SQLITE_ROW;
-    if (present) {
-      id = sqlite3_column_int64(row, 0);
-      used = sqlite3_column_int64(row, 2);
-      status = cache_take(row, key, arena, out_data, out_bytes);
-    }
-  } else if (cache->db != NULL) {
-    *out_code = sqlite3_errcode(cache->db);
-  }
-  (void)sqlite3_finalize(row);
-  if (!present || cache->mode == CACHE_READ_ONLY) return status;
-  int64_t now = cache_clock_s();
-  if (status == LW_STATUS_NOT_FOUND) {
-    cache_run(cache, "DELETE FROM entry WHERE id=?1", id, 0);
-  } else if (status == LW_OK && (now - used > CACHE_USED_S || now < used)) {
-    cache_run(cache, "UPDATE entry SET used=?2 WHERE id=?1", id, now);
-  }
-  return status;
-}
-
-/* A quarter of the entries goes, those that were not used for the longest time. */
-static void cache_shrink(lw_cache *cache) {
-  int64_t pages = cache_number(cache->db, "PRAGMA page_count");
-  int64_t unused = cache_number(cache->db, "PRAGMA freelist_count");
-  int64_t page_bytes = cache_number(cache->db, "PRAGMA page_size");
-  if (pages < 0 || unused < 0 || page_bytes < 0 ||
-      (pages - unused) * page_bytes < CACHE_LIMIT_BYTES) {
-    return;
-  }
-  int64_t count = cache_number(cache->db, "SELECT count(*) FROM entry");
-  cache_run(cache,
-            "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY used, id LIMIT ?1)",
-            count / 4 + 1, 0);
-}
-
-static int cache_put(lw_cache *cache, const char *kind, lw_hash key, const void *data,
-                     size_t bytes) {
-  sqlite3_stmt *row = NULL;
-  lw_hash checksum = cache_checksum(key, data, bytes);
-  int64_t now = cache_clock_s();
-  bool bound = cache_find(cache,
-                          "INSERT OR REPLACE INTO entry(kind, key, checksum, created, used, image) "
-                          "VALUES(?1, ?2, ?3, ?4, ?4, ?5)",
-                          kind, &key, &row) &&
-               sqlite3_bind_blob(row, 3, &checksum, sizeof checksum, SQLITE_STATIC) == SQLITE_OK &&
-               sqlite3_bind_int64(row, 4, now) == SQLITE_OK &&
-               (bytes == 0 ? sqlite3_bind_zeroblob(row, 5, 0)
-                           : sqlite3_bind_blob64(row, 5, data, bytes, SQLITE_STATIC)) == SQLITE_OK;
-  int code = bound ? sqlite3_step(row) : sqlite3_errcode(cache->db);
-  (void)sqlite3_finalize(row);
-  if (code == SQLITE_DONE) cache_shrink(cache);
-  return code;
-}
-
-/* After SQLite found the open file corrupt: begin a new one, or go on in memory. */
-static bool cache_recover(lw_cache *cache, int code) {
+bool lw__cache_recover(lw_cache *cache, int code) {
   if (code != SQLITE_CORRUPT && code != SQLITE_NOTADB) return false;
   if (cache->mode == CACHE_MEMORY) return false;
   bool writable = cache->mode == CACHE_FILE_MODE;
   cache_close_db(cache);
   if (writable) {
     cache_set_aside(cache);
+    cache->set_aside = true;
     if (cache_open_file(cache) == 1) return true;
     cache_close_db(cache);
   }
@@ -433,25 +387,25 @@ static bool cache_recover(lw_cache *cache, int code) {
   return false;
 }
 
-lw_status lw__cache_get(lw_cache *cache, const char *kind, lw_hash key, lw_arena *arena,
-                        const void **out_data, size_t *out_bytes) {
-  int code;
+void lw__cache_report(lw_cache *cache, lw_diag *diag) {
+  const char *where = cache->folder == NULL ? "cache" : cache->folder;
   (void)pthread_mutex_lock(&cache->lock);
-  lw_status status = cache_get(cache, kind, key, arena, out_data, out_bytes, &code);
-  (void)cache_recover(cache, code);
-  (void)pthread_mutex_unlock(&cache->lock);
-  return status;
-}
-
-lw_status lw__cache_put(lw_cache *cache, const char *kind, lw_hash key, const void *data,
-                        size_t bytes) {
-  (void)pthread_mutex_lock(&cache->lock);
-  int code = SQLITE_READONLY;
-  if (cache->db != NULL && cache->mode != CACHE_READ_ONLY) {
-    code = cache_put(cache, kind, key, data, bytes);
-    if (cache_recover(cache, code)) code = cache_put(cache, kind, key, data, bytes);
+  if (cache->set_aside) {
+    lw__note(diag, LW_SEVERITY_WARNING, where,
+             "the cache turned out to be damaged; it is set aside as " CACHE_FILE
+             ".bad, and what it held is built again");
   }
+  if (cache->damaged > 0) {
+    lw__note(diag, LW_SEVERITY_WARNING, where, "%u damaged %s of the cache removed and built again",
+             cache->damaged, cache->damaged == 1 ? "entry was" : "entries were");
+  }
+  if (cache->not_kept[0] != '\0') {
+    lw__note(diag, LW_SEVERITY_WARNING, where,
+             "what was built is not kept in the cache: %s; the next start builds it again",
+             cache->not_kept);
+  }
+  cache->set_aside = false;
+  cache->damaged = 0;
+  cache->not_kept[0] = '\0';
   (void)pthread_mutex_unlock(&cache->lock);
-  if (code == SQLITE_DONE) return LW_OK;
-  return code == SQLITE_NOMEM ? LW_STATUS_OUT_OF_MEMORY : LW_STATUS_IO;
 }

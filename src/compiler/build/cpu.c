@@ -60,15 +60,27 @@ static lw_hash cpu_features(lw_hash seed) {
   return seed;
 }
 
+/* Words as a shell would split them: quotes hold blanks together, a backslash holds the next
+ * character. MODEL_INVALID: a quote is not closed. */
 static lw_status cpu_split(cpu_builder *b, const char *text, const char **words, uint32_t *count) {
-  while (text != NULL && *text != '\0') {
-    text += strspn(text, " \t");
-    size_t length = strcspn(text, " \t");
-    if (length == 0) break;
+  if (text == NULL) return LW_OK;
+  char *at;
+  LW_TRY(lw__arena_alloc(&b->arena, strlen(text) + 1, 1, &at));
+  for (text += strspn(text, " \t"); *text != '\0'; text += strspn(text, " \t")) {
     if (*count >= CPU_WORDS_MAX) return LW_STATUS_USAGE;
-    LW_TRY(lw__arena_strndup(&b->arena, text, length, &words[*count]));
-    ++*count;
-    text += length;
+    words[(*count)++] = at;
+    char quote = '\0';
+    for (; *text != '\0' && (quote != '\0' || (*text != ' ' && *text != '\t')); text++) {
+      bool escape = *text == '\\' && quote != '\'' && text[1] != '\0';
+      if (!escape && (*text == quote || (quote == '\0' && (*text == '"' || *text == '\'')))) {
+        quote = quote == '\0' ? *text : '\0';
+      } else {
+        text += escape;
+        *at++ = *text;
+      }
+    }
+    if (quote != '\0') return LW_STATUS_MODEL_INVALID;
+    *at++ = '\0';
   }
   return LW_OK;
 }
@@ -91,7 +103,13 @@ static lw_status cpu_find_compiler(cpu_builder *b, lw_diag *diag) {
   static const char *const names[] = {"cc", "gcc", "clang"};
   lw_status status = LW_OK;
   if (b->options->cc != NULL && b->options->cc[0] != '\0') {
-    LW_TRY(cpu_split(b, b->options->cc, b->words, &b->word_count));
+    status = cpu_split(b, b->options->cc, b->words, &b->word_count);
+    if (status == LW_STATUS_USAGE || status == LW_STATUS_MODEL_INVALID) {
+      return lw__fail(diag, LW_STATUS_USAGE, "option cc", "%s: %s",
+                      status == LW_STATUS_USAGE ? "too many words" : "a quote is not closed",
+                      b->options->cc);
+    }
+    LW_TRY(status);
     if (b->word_count != 0 && cpu_resolve(b, b->words[0], &status)) return status;
     LW_TRY(status);
     return lw__fail(diag, LW_STATUS_DEVICE_FAILED, "cpu", "the C compiler '%s' was not found",
@@ -124,17 +142,28 @@ static lw_status cpu_run(const cpu_builder *b, char *const argv[], const char *t
   return status;
 }
 
-/* The words of "cc --version", remembered in the cache for this very file. */
-static lw_status cpu_version(cpu_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+/* The compiler's file and its own arguments. */
+static lw_hash cpu_tool(const cpu_builder *b) {
   lw_hash file = lw__build_hash_file(b->words[0], (lw_hash){1, 1});
   for (uint32_t i = 1; i < b->word_count; i++) file = lw__build_hash_text(b->words[i], file);
+  return file;
+}
+
+/* Adds the words of "cc --version" that the cache remembers for this very file. */
+static bool cpu_known_version(cpu_builder *b, lw_cache *cache, lw_hash *inout) {
   const void *known;
-  size_t known_bytes;
-  if (cache != NULL &&
-      lw__cache_get(cache, "tool", file, &b->arena, &known, &known_bytes) == LW_OK) {
-    *inout = lw__hash_bytes(known, known_bytes, *inout);
-    return LW_OK;
+  size_t bytes;
+  if (cache == NULL ||
+      lw__cache_get(cache, "tool", cpu_tool(b), &b->arena, &known, &bytes) != LW_OK) {
+    return false;
   }
+  *inout = lw__hash_bytes(known, bytes, *inout);
+  return true;
+}
+
+static lw_status cpu_version(cpu_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+  if (cpu_known_version(b, cache, inout)) return LW_OK;
+  lw_hash file = cpu_tool(b);
   char *argv[CPU_WORDS_MAX + 2] = {0};
   uint32_t count = 0;
   for (uint32_t i = 0; i < b->word_count; i++) argv[count++] = (char *)(uintptr_t)b->words[i];
@@ -149,7 +178,9 @@ static lw_status cpu_version(cpu_builder *b, lw_cache *cache, lw_diag *diag, lw_
   }
   if (status == LW_OK) {
     *inout = lw__hash_bytes(lw__text_str(&output), output.len, *inout);
-    if (cache != NULL) (void)!lw__cache_put(cache, "tool", file, lw__text_str(&output), output.len);
+    if (cache != NULL) {
+      (void)!lw__cache_put(cache, "tool", file, b->words[0], lw__text_str(&output), output.len);
+    }
   }
   lw__text_deinit(&output);
   return status;
@@ -213,18 +244,18 @@ static lw_status cpu_compile_in(const cpu_builder *b, const lw_build_job *job, c
 
 static void cpu_compile(void *state, const lw_build_job *job, lw_build_result *out) {
   const cpu_builder *b = state;
-  lw_text folder = {0}, source = {0}, object = {0};
+  lw_folder folder;
+  lw_text source = {0}, object = {0};
   out->status = lw__folder_create(b->tmp_dir, &out->diag, &folder);
   if (out->status == LW_OK) {
-    lw__text_add(&source, "%s/kernels.c", folder.data);
-    lw__text_add(&object, "%s/kernels.so", folder.data);
+    lw__text_add(&source, "%s/kernels.c", folder.path.data);
+    lw__text_add(&object, "%s/kernels.so", folder.path.data);
     out->status = source.status != LW_OK ? source.status : object.status;
     if (out->status == LW_OK) {
-      out->status = cpu_compile_in(b, job, folder.data, source.data, object.data, out);
+      out->status = cpu_compile_in(b, job, folder.path.data, source.data, object.data, out);
     }
-    lw__folder_remove(folder.data);
   }
-  lw__text_deinit(&folder);
+  lw__folder_remove(&folder);
   lw__text_deinit(&source);
   lw__text_deinit(&object);
 }
@@ -240,6 +271,20 @@ static lw_hash cpu_request(const cpu_builder *b) {
   return cpu_features(request);
 }
 
+/* The compiler without a word about one that is missing: then |*b| has none. */
+static lw_status cpu_look(cpu_builder *b) {
+  lw_diag unheard = {0};
+  lw_status found = cpu_find_compiler(b, &unheard);
+  lw__diag_deinit(&unheard);
+  if (found != LW_OK) b->word_count = 0;
+  return found;
+}
+
+static lw_hash cpu_identity(const cpu_builder *b, lw_hash request) {
+  for (uint32_t i = 0; i < b->word_count; i++) request = lw__build_hash_text(b->words[i], request);
+  return request;
+}
+
 /* Without a compiler, what was built last is still good; if something has to be built after all,
  * cpu_prepare fails and says why. */
 static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache, lw_diag *diag) {
@@ -248,18 +293,13 @@ static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache,
                     b->options->cflags_extra);
   }
   const lw_hash request = cpu_request(b);
-  lw_diag unheard = {0};
-  lw_status found = cpu_find_compiler(b, &unheard);
-  lw__diag_deinit(&unheard);
+  lw_status found = cpu_look(b);
   if (found != LW_OK) {
-    b->word_count = 0;
     if (found == LW_STATUS_OUT_OF_MEMORY) return found;
     if (lw__build_recall_tool(cache, request, &builder->identity)) return LW_OK;
     return cpu_find_compiler(b, diag);
   }
-  lw_hash identity = request;
-  for (uint32_t i = 0; i < b->word_count; i++)
-    identity = lw__build_hash_text(b->words[i], identity);
+  lw_hash identity = cpu_identity(b, request);
   LW_TRY(cpu_version(b, cache, diag, &identity));
   builder->identity = identity;
   lw__build_remember_tool(cache, request, identity);
@@ -268,15 +308,36 @@ static lw_status cpu_setup(cpu_builder *b, lw_builder *builder, lw_cache *cache,
 
 static lw_status cpu_prepare(void *state, lw_diag *diag) {
   cpu_builder *b = state;
+  lw__folder_sweep(b->tmp_dir);
   return b->word_count != 0 ? LW_OK : cpu_find_compiler(b, diag);
+}
+
+static cpu_builder cpu_begin(const lw_build_options *options) {
+  return (cpu_builder){.options = options,
+                       .path = options->path == NULL ? CPU_DEFAULT_PATH : options->path,
+                       .tmp_dir = options->tmp_dir == NULL ? "/tmp" : options->tmp_dir};
+}
+
+bool lw__build_known_cpu(const lw_build_options *options, lw_cache *cache, lw_hash *out_identity) {
+  cpu_builder b = cpu_begin(options);
+  bool known = cpu_split(&b, options->cflags_extra, b.extra, &b.extra_count) == LW_OK;
+  if (known) {
+    const lw_hash request = cpu_request(&b);
+    if (cpu_look(&b) == LW_OK) {
+      *out_identity = cpu_identity(&b, request);
+      known = cpu_known_version(&b, cache, out_identity);
+    } else {
+      known = lw__build_recall_tool(cache, request, out_identity);
+    }
+  }
+  lw__arena_deinit(&b.arena);
+  return known;
 }
 
 lw_status lw__build_cpu(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
                         lw_cache *cache, lw_arena *arena, lw_diag *diag) {
   if (count == 0) return LW_OK;
-  cpu_builder b = {.options = options,
-                   .path = options->path == NULL ? CPU_DEFAULT_PATH : options->path,
-                   .tmp_dir = options->tmp_dir == NULL ? "/tmp" : options->tmp_dir};
+  cpu_builder b = cpu_begin(options);
   lw_builder builder = {.kind = "so", .prepare = cpu_prepare, .compile = cpu_compile, .state = &b};
   lw_status status = cpu_setup(&b, &builder, cache, diag);
   if (status == LW_OK) {

@@ -44,10 +44,17 @@ static bool cuda_recall(lw_cache *cache, lw_hash where, lw_hash *out_identity) {
   return good;
 }
 
-static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+/* What the cache knows NVRTC's identity by: where it is looked for, and that it was used at all. */
+static lw_hash cuda_where(const cuda_builder *b) {
   lw_hash where = lw__build_hash_text(b->options->nvrtc_path, (lw_hash){4, 4});
-  where = lw__build_hash_text(b->options->nvrtc_search, where);
-  const lw_hash request = lw__build_hash_text("cuda", (lw_hash){5, 5});
+  return lw__build_hash_text(b->options->nvrtc_search, where);
+}
+
+static lw_hash cuda_request(void) { return lw__build_hash_text("cuda", (lw_hash){5, 5}); }
+
+static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, lw_hash *inout) {
+  lw_hash where = cuda_where(b);
+  const lw_hash request = cuda_request();
   lw_hash identity;
   if (cache == NULL || !cuda_recall(cache, where, &identity)) {
     /* Without the compiler, what it built last is still good; if something has to be built after
@@ -74,7 +81,7 @@ static lw_status cuda_identify(cuda_builder *b, lw_cache *cache, lw_diag *diag, 
     }
     identity = lw__hash_bytes(text.data, text.len, (lw_hash){3, 3});
     if (cache != NULL && strchr(file, ' ') == NULL) {
-      (void)!lw__cache_put(cache, "tool", where, text.data, text.len);
+      (void)!lw__cache_put(cache, "tool", where, "NVRTC", text.data, text.len);
     }
     lw__text_deinit(&text);
   }
@@ -214,24 +221,40 @@ static void cuda_compile(void *state, const lw_build_job *job, lw_build_result *
   if (out->status == LW_OK && cuda_spilled(job, out) != 0) cuda_compile_again(b, job, out);
 }
 
+/* Sets the flags; gives what identifies them. */
+static lw_hash cuda_setup(cuda_builder *b, const lw_build_options *options) {
+  *b = (cuda_builder){.options = options};
+  (void)snprintf(b->arch, sizeof b->arch, "--gpu-architecture=sm_%u%s", options->sm_arch,
+                 options->arch_specific ? "a" : "");
+  b->flags[b->flag_count++] = b->arch;
+  b->flags[b->flag_count++] = "--std=c++17";
+  b->flags[b->flag_count++] = "--ptxas-options=-v";
+  /* NVRTC's own cache would keep the assembler, and with it the report, from running. Old versions
+   * have none. */
+  b->flags[b->flag_count++] = "--no-cache";
+  lw_hash identity = lw__build_hash_text("cuda 3", (lw_hash){0, 0});
+  for (int i = 0; i < b->flag_count; i++) identity = lw__build_hash_text(b->flags[i], identity);
+  return identity;
+}
+
+bool lw__build_known_cuda(const lw_build_options *options, lw_cache *cache, lw_hash *out_identity) {
+  cuda_builder b;
+  lw_hash setup = cuda_setup(&b, options), nvrtc;
+  if (!cuda_recall(cache, cuda_where(&b), &nvrtc) &&
+      !lw__build_recall_tool(cache, cuda_request(), &nvrtc)) {
+    return false;
+  }
+  *out_identity = lw__hash_bytes(&nvrtc, sizeof nvrtc, setup);
+  return true;
+}
+
 lw_status lw__build_cuda(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
                          lw_cache *cache, lw_arena *arena, lw_diag *diag) {
   if (count == 0) return LW_OK;
-  cuda_builder b = {.options = options};
-  (void)snprintf(b.arch, sizeof b.arch, "--gpu-architecture=sm_%u%s", options->sm_arch,
-                 options->arch_specific ? "a" : "");
-  b.flags[b.flag_count++] = b.arch;
-  b.flags[b.flag_count++] = "--std=c++17";
-  b.flags[b.flag_count++] = "--ptxas-options=-v";
-  /* NVRTC's own cache would keep the assembler, and with it the report, from running. Old versions
-   * have none. */
-  b.flags[b.flag_count++] = "--no-cache";
+  cuda_builder b;
   lw_builder builder = {
       .kind = "cubin", .prepare = cuda_prepare, .compile = cuda_compile, .state = &b};
-  builder.identity = lw__build_hash_text("cuda 3", (lw_hash){0, 0});
-  for (int i = 0; i < b.flag_count; i++) {
-    builder.identity = lw__build_hash_text(b.flags[i], builder.identity);
-  }
+  builder.identity = cuda_setup(&b, options);
   lw_status status = cuda_identify(&b, cache, diag, &builder.identity);
   if (status == LW_OK) {
     status = lw__build_jobs(&builder, jobs, count, options->threads, cache, arena, diag);

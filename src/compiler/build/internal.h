@@ -22,10 +22,17 @@ bool lw__process_find(const char *name, const char *path, lw_text *out_path);
  * killed with its whole process group: LW_STATUS_DEVICE_FAILED. */
 lw_status lw__process_run(char *const argv[], char *const envp[], int64_t limit_ns, lw_text *output,
                           int *out_code, lw_diag *diag) LW_MUST_CHECK;
-/* A new folder of mode 0700 below |parent|. */
-lw_status lw__folder_create(const char *parent, lw_diag *diag, lw_text *out_path) LW_MUST_CHECK;
+/* A new folder of mode 0700 below |parent|, locked (flock) as long as |fd| is open. */
+typedef struct lw_folder {
+  lw_text path;
+  int fd;
+} lw_folder;
+lw_status lw__folder_create(const char *parent, lw_diag *diag, lw_folder *out) LW_MUST_CHECK;
 /* Removes it with all files in it. */
-void lw__folder_remove(const char *path);
+void lw__folder_remove(lw_folder *folder);
+/* Removes the folders that processes left behind which ended before they could: ours, of that form,
+ * and locked by nobody. */
+void lw__folder_sweep(const char *parent);
 
 /* ---- jobs around the cache (jobs.c) ---- */
 

@@ -85,7 +85,7 @@ void lw__build_remember_tool(lw_cache *cache, lw_hash request, lw_hash identity)
   lw_hash known;
   if (cache == NULL) return;
   if (lw__build_recall_tool(cache, request, &known) && lw__hash_eq(known, identity)) return;
-  (void)!lw__cache_put(cache, "tool", tool_key(request), &identity, sizeof identity);
+  (void)!lw__cache_put(cache, "tool", tool_key(request), "last used", &identity, sizeof identity);
 }
 
 static lw_hash jobs_key(const lw_builder *builder, const lw_build_job *job) {
@@ -223,7 +223,12 @@ static lw_status jobs_finish(jobs_run *run, uint32_t index, lw_cache *cache, lw_
   size_t bytes;
   LW_TRY(record_pack(job, result, &record, &bytes));
   /* A cache that cannot take it only costs time at the next start. */
-  (void)!lw__cache_put(cache, run->builder->kind, jobs_key(run->builder, job), record, bytes);
+  lw_text name = {0};
+  if (job->entry_count > 0) lw__text_add(&name, "%s", job->entries[0]);
+  if (job->entry_count > 1) lw__text_add(&name, " (+%u)", job->entry_count - 1);
+  (void)!lw__cache_put(cache, run->builder->kind, jobs_key(run->builder, job), lw__text_str(&name),
+                       record, bytes);
+  lw__text_deinit(&name);
   lw__mem_free(record);
   return LW_OK;
 }

@@ -151,32 +151,3 @@ lw_status lw__process_run(char *const argv[], char *const envp[], int64_t limit_
   }
   return output->status;
 }
-
-/* ---- folders ---- */
-
-lw_status lw__folder_create(const char *parent, lw_diag *diag, lw_text *out_path) {
-  lw__text_clear(out_path);
-  lw__text_add(out_path, "%s/lawson-XXXXXX", parent);
-  LW_TRY(out_path->status);
-  if (mkdtemp(out_path->data) != NULL) return LW_OK;
-  int error = errno;
-  lw__text_clear(out_path);
-  return process_fail(diag, parent, "cannot make a working folder", error);
-}
-
-static void folder_empty(DIR *folder) {
-  for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-    (void)unlinkat(dirfd(folder), entry->d_name, 0);
-  }
-}
-
-void lw__folder_remove(const char *path) {
-  if (path[0] == '\0') return;
-  DIR *folder = opendir(path);
-  if (folder != NULL) {
-    folder_empty(folder);
-    (void)closedir(folder);
-  }
-  (void)rmdir(path);
-}

@@ -541,6 +541,9 @@ lw_status lw__import_open(lw_import *im, const char *path, lw_diag *diag, lw_str
     LW_TRY(lw__arena_strndup(&im->arena, path, (size_t)(slash - path) + (slash == path),
                              &im->files.dir));
   }
+  const char *name;
+  LW_TRY(lw__arena_strndup(&im->graph->arena, im->file, strlen(im->file), &name));
+  LW_TRY(lw_vec_push(&im->graph->file_names, name));
   LW_TRY(lw_vec_reserve(&im->graph->files, 1));
   LW_TRY(lw__file_map(path, diag, &map));
   im->graph->files.data[im->graph->files.count++] = map;

@@ -209,7 +209,10 @@ static lw_status tensor_map_file(lw_tensor_job *job, lw_str location, lw_file_ma
     *out = files->graph->files.data[known];
     return LW_OK;
   }
+  const char *name;
+  LW_TRY(lw__arena_strndup(&files->graph->arena, location.ptr, location.len, &name));
   LW_TRY(lw_vec_reserve(&files->graph->files, 1));
+  LW_TRY(lw_vec_reserve(&files->graph->file_names, 1));
   lw_file_map map;
   lw_status status = lw__file_map_beneath(files->dir, location, files->graph->diag, &map);
   if (status != LW_OK) {
@@ -218,6 +221,7 @@ static lw_status tensor_map_file(lw_tensor_job *job, lw_str location, lw_file_ma
   }
   uint32_t index = files->graph->files.count++;
   files->graph->files.data[index] = map;
+  files->graph->file_names.data[files->graph->file_names.count++] = name;
   *out = map;
   return lw__map_put(&files->by_location, location, index, NULL, NULL);
 }

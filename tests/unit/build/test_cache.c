@@ -56,7 +56,7 @@ static size_t fill(uint8_t *data, uint64_t n) {
 static lw_status put(lw_cache *cache, uint64_t n) {
   static _Thread_local uint8_t data[60000];
   size_t bytes = fill(data, n);
-  return lw__cache_put(cache, "so", key_of(n), data, bytes);
+  return lw__cache_put(cache, "so", key_of(n), "name", data, bytes);
 }
 
 /* True when the entry is there; it must be right then. */
@@ -107,7 +107,7 @@ static void test_entries(void **state) {
     size_t bytes;
     assert_int_equal(lw__cache_get(cache, "cubin", key_of(3), &arena, &data, &bytes),
                      LW_STATUS_NOT_FOUND);
-    assert_int_equal(lw__cache_put(cache, "so", key_of(99), NULL, 0), LW_OK);
+    assert_int_equal(lw__cache_put(cache, "so", key_of(99), "", NULL, 0), LW_OK);
     assert_int_equal(lw__cache_get(cache, "so", key_of(99), &arena, &data, &bytes), LW_OK);
     assert_int_equal(bytes, 0);
     lw__arena_deinit(&arena);

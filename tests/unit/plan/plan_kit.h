@@ -13,6 +13,8 @@
 
 #include "plan/plan.h"
 
+#pragma GCC diagnostic ignored "-Wunused-function" /* no program uses all of it */
+
 /* ---- making plans ---- */
 
 static uint32_t add_buffer(lw_plan *plan, lw_buffer_kind kind, uint32_t index, uint64_t bytes) {
