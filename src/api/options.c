@@ -429,11 +429,8 @@ lw_status lw_options_create(lw_options **out_options) {
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_options)));
   lw_options *options = memory;
-<<<<<<< HEAD
-  *options = (lw_options){.device = "auto", .fuse = true, .max_shapes = OPTION_SHAPES};
-=======
-  *options = (lw_options){.device = "auto", .fuse = true, .plans = true};
->>>>>>> 4b577d0 (Whole plans: in the cache beside the kernels and as files; lawson compile, lawson cache; fuzzing plan files)
+  *options =
+      (lw_options){.device = "auto", .fuse = true, .max_shapes = OPTION_SHAPES, .plans = true};
   *out_options = options;
   return LW_OK;
 }

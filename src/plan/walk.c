@@ -8,7 +8,8 @@
 #if UINTPTR_MAX == UINT64_MAX
 _Static_assert(sizeof(lw_plan_kernel) == 72, "walk_kernel has to know the new field");
 _Static_assert(sizeof(lw_plan_buffer) == 40, "walk_buffer has to know the new field");
-_Static_assert(sizeof(lw_plan_arg) == 32, "walk_arg has to know the new field");
+_Static_assert(sizeof(lw_plan_arg) == 40, "walk_arg has to know the new field");
+_Static_assert(sizeof(lw_plan_map) == 128, "walk_map has to know the new field");
 _Static_assert(sizeof(lw_plan_step) == 120, "walk_step has to know the new field");
 _Static_assert(sizeof(lw_plan_io) == 120, "walk_io has to know the new field");
 _Static_assert(sizeof(lw_plan) == 176, "the walk of the plan has to know the new field");
@@ -159,8 +160,32 @@ static void walk_buffer(lw_plan_walk *w, uint32_t id, lw_plan_buffer *buffer) {
   if (buffer->kind == LW_BUFFER_WEIGHT) walk_place(w, id, buffer);
 }
 
+static void walk_map(lw_stream *s, lw_plan_map *map) {
+  map->arg = lw__stream_u32(s, map->arg);
+  map->dtype = (lw_dtype)lw__stream_enum(s, (uint32_t)map->dtype, LW_DTYPE_COUNT - 1);
+  map->rank = lw__stream_enum(s, map->rank, LW_PLAN_MAP_RANK);
+  map->offset_bytes = lw__stream_u64(s, map->offset_bytes);
+  for (uint32_t d = 0; d < map->rank; d++) {
+    map->dims[d] = lw__stream_u64(s, map->dims[d]);
+    map->strides_bytes[d] = lw__stream_u64(s, map->strides_bytes[d]);
+    map->box[d] = lw__stream_u32(s, map->box[d]);
+  }
+}
+
+static void walk_map_of(lw_stream *s, lw_plan_arg *arg) {
+  lw_plan_map map = {0};
+  if (!lw__stream_reads(s) && arg->map != NULL) map = *arg->map;
+  walk_map(s, &map);
+  if (!lw__stream_reads(s) || s->status != LW_OK) return;
+  s->status = lw__arena_dup(s->arena, &map, sizeof map, &arg->map);
+}
+
 static void walk_arg(lw_stream *s, lw_plan_arg *arg) {
-  arg->kind = (lw_arg_kind)lw__stream_enum(s, (uint32_t)arg->kind, LW_ARG_SCALAR);
+  arg->kind = (lw_arg_kind)lw__stream_enum(s, (uint32_t)arg->kind, LW_ARG_TENSOR_MAP);
+  if (arg->kind == LW_ARG_TENSOR_MAP) {
+    walk_map_of(s, arg);
+    return;
+  }
   if (arg->kind == LW_ARG_SCALAR) {
     arg->scalar = lw__stream_i64(s, arg->scalar);
     return;

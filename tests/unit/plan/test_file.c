@@ -33,6 +33,18 @@ static void full_plan(lw_plan *plan, uint64_t seed) {
     plan->lane_note = "two, because";
     for (uint32_t i = 0; i < plan->steps.count; i++) plan->steps.data[i].lane = i % 2;
   }
+  static const lw_plan_map map = {.arg = 1,
+                                  .dtype = LW_DTYPE_F16,
+                                  .rank = 2,
+                                  .dims = {64, 4},
+                                  .strides_bytes = {2, 128},
+                                  .box = {64, 2}};
+  const lw_plan_arg args[] = {
+      {.buffer = add_buffer(plan, LW_BUFFER_ARENA, 0, 300), .written = true},
+      {.buffer = 0},
+      {.kind = LW_ARG_SCALAR, .scalar = -5},
+      {.kind = LW_ARG_TENSOR_MAP, .map = &map}};
+  add_step(plan, false, (lw_plan_step){.kind = LW_STEP_LAUNCH, .grid = 3}, args, 4);
   finish(plan);
   plan->kernels.data[0].image = image_a;
   plan->kernels.data[0].image_bytes = sizeof image_a;
