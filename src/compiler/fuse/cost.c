@@ -4,9 +4,14 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/fuse/matrix.h"
+
 enum {
-  product_tile = 64
+  product_tile = 64,
 }; /* a factor computed on the fly is computed once per tile of the other side */
+
+/* Of the threads that a multiprocessor holds, what a tile on matrix units is worth. */
+static const double tile_fill = 0.25;
 
 typedef struct slot_count {
   double slots, special;
@@ -88,7 +93,15 @@ static void count_contraction(const lw_region *region, const lw_device_profile *
                               uint8_t *seen, lw_work *work) {
   factor_reuse reuse = reuse_of(profile);
   double b = (double)region->b, m = (double)region->m, n = (double)region->n, k = (double)region->k;
-  work->f32_flops = 2 * b * m * n * k;
+  lw_matrix lhs, rhs;
+  if (lw__region_suits_sm90(region, profile, &lhs, &rhs)) {
+    /* A tile keeps a multiprocessor as busy as the threads that fill it. */
+    double tiles = ceil(m / product_tile) * ceil(n / product_tile);
+    work->matrix_flops = 2 * b * m * n * k;
+    work->parallel_threads = tiles * profile->max_threads_per_sm * tile_fill;
+  } else {
+    work->f32_flops = 2 * b * m * n * k;
+  }
   double lhs_times = b * m * k * ceil(n / reuse.lhs) * reuse.lhs_lanes;
   double rhs_times = b * n * k * ceil(m / reuse.rhs);
   add_slots(work, count_slots(&region->pool, region->lhs, seen), lhs_times);
@@ -116,7 +129,8 @@ lw_status lw__cost_region(const lw_region *region, const lw_device_profile *prof
     c.slots += 2;
     add_slots(out, c, count);
   }
-  out->parallel_threads = (double)region->elements;
+  if (out->parallel_threads < (double)region->elements)
+    out->parallel_threads = (double)region->elements;
   lw__mem_free(seen);
   return count_loads(region, out);
 }

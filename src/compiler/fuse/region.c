@@ -697,6 +697,8 @@ lw_status lw__region_place(lw_region *region, const lw_ix *space) {
     return place_nothing(region);
   placer p = {
       .region = region, .r = space[0], .c = region->cls == LW_KCLASS_REDUCE ? space[1] : LW_NONE};
+  if (region->cls == LW_KCLASS_DOT || region->cls == LW_KCLASS_CONV)
+    memcpy(region->space, space, sizeof region->space);
   lw_status status = place_all(&p, space);
   lw_vec_free(&p.work);
   return status;

@@ -58,6 +58,7 @@ typedef struct lw_region {
   int64_t elements;         /* of the space: product of extents (DOT and CONV: without k) */
   int64_t rows, cols;       /* REDUCE */
   int64_t b, m, n, k;       /* DOT, CONV */
+  lw_ix space[4];           /* DOT, CONV, placed: b, m, n, k as expressions */
   LW_VEC(lw_region_output) outputs;
   LW_VEC(lw_region_reduction) reductions; /* in node order */
   uint32_t stage_count;

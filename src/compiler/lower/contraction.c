@@ -48,6 +48,10 @@ bool lw__contraction_stores_along(lw_region *region, lw_ix var) {
 
 lw_status lw__lower_contraction(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                 const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  if (options->target == LW_KTARGET_GPU) {
+    lw_status status = lw__lower_contraction_sm90(ctx, nodes, count, options, diag, out);
+    if (status != LW_STATUS_UNSUPPORTED) return status;
+  }
   return options->target == LW_KTARGET_GPU
              ? lw__lower_contraction_gpu(ctx, nodes, count, options, diag, out)
              : lw__lower_contraction_cpu(ctx, nodes, count, options, diag, out);

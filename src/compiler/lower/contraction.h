@@ -22,6 +22,11 @@ bool lw__contraction_stores_along(lw_region *region, lw_ix var);
 lw_status lw__lower_contraction_mma(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                     const lw_lower_options *options, lw_diag *diag, lw_lowered *out,
                                     bool *out_done) LW_MUST_CHECK;
+/* Products on Hopper's tensor cores. LW_STATUS_UNSUPPORTED, and nothing in |out|, when the region
+ * is not one for them (lw__region_suits_sm90) or no configuration is left. */
+lw_status lw__lower_contraction_sm90(lw_region_context *ctx, const lw_node_id *nodes,
+                                     uint32_t count, const lw_lower_options *options,
+                                     lw_diag *diag, lw_lowered *out) LW_MUST_CHECK;
 lw_status lw__lower_contraction_gpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                     const lw_lower_options *options, lw_diag *diag,
                                     lw_lowered *out) LW_MUST_CHECK;

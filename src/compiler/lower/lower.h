@@ -37,6 +37,10 @@ typedef struct lw_lower_options {
   const lw_resource_policy *policy;
   const struct lw_mma_tile
       *mma_tile; /* NULL: chosen; else what tensor cores shall take (benches) */
+  /* Kernels that the compiler made nothing good of (they spill, or their matrix instructions were
+   * serialized): where a lowering has a choice it takes the next best. */
+  const lw_hash *rejected;
+  uint32_t rejected_count;
 } lw_lower_options;
 
 /* |nodes|: a group of lw__fuse. */
