@@ -34,6 +34,7 @@ typedef struct pipeline {
   LW_VEC(lw_hash) hashes;
   LW_VEC(const char *) names;
   LW_VEC(lw_build_job) jobs;
+  LW_VEC(lw_hash) rejected; /* products that did not build well: the next configuration is taken */
 } pipeline;
 
 static bool is_gpu(const pipeline *p) { return p->options->profile->kind == LW_DEVICE_CUDA; }
@@ -61,7 +62,7 @@ static void use_channels_last(lw_graph *g, lw_value_id v) {
 static lw_status step_graph(pipeline *p, const lw_graph *graph) {
   int64_t most = is_gpu(p) ? widen_elements_gpu : INT64_MAX;
   LW_TRY(p->options->skip_passes ? lw__graph_clone(graph, &p->out->graph)
-                                 : lw__pass_widen(graph, most, p->diag, &p->out->graph));
+                                 : lw__pass_widen(graph, most, is_gpu(p), p->diag, &p->out->graph));
   p->out->graph.diag = p->diag;
   dump_graph(p, "import");
   return LW_OK;
@@ -85,6 +86,7 @@ static lw_status step_passes(pipeline *p) {
   lw_pass_options options;
   lw__pass_options_init(&options);
   if (is_gpu(p)) options.layout_gain = layout_gain_gpu;
+  options.narrow_factors = is_gpu(p);
   options.after = p->options->dump ? dump_pass : NULL;
   options.context = p;
   if (!p->options->skip_passes) LW_TRY(lw__pass_run(g, &options, p->diag));
@@ -148,7 +150,9 @@ static lw_status intern_kernel(pipeline *p, const lw_kernel *kernel) {
 static lw_status step_lower(pipeline *p) {
   lw_lower_options options = {.target = is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU,
                               .profile = p->options->profile,
-                              .policy = p->options->policy};
+                              .policy = p->options->policy,
+                              .rejected = p->rejected.data,
+                              .rejected_count = p->rejected.count};
   lw_fusion *fusion = &p->out->fusion;
   LW_TRY(lw__region_context_init(&p->regions, &p->out->graph));
   LW_TRY(
@@ -194,10 +198,22 @@ static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
   lw_plan_kernel k = {
       .name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
   size_t shared = lw__kernel_shared_bytes(kernel);
-  k.shared_bytes = shared > 48 * 1024 ? (uint32_t)shared
-                                      : 0; /* below, the emitter declares the arrays statically */
+  /* Below, the emitter declares the arrays statically. */
+  k.shared_bytes = shared > 48 * 1024 || kernel->product.present ? (uint32_t)shared : 0;
   LW_TRY(emit_source(p, i, 1, &k.source));
   return lw_vec_push(&p->out->plan.kernels, k);
+}
+
+/* How many kernels from |first| on share a unit. Products take long to compile and may be replaced:
+ * each has its own. */
+static uint32_t unit_size(const pipeline *p, uint32_t first, uint32_t most, bool *out_product) {
+  uint32_t count = 0;
+  *out_product = p->kernels.data[first]->product.present;
+  if (*out_product) return 1;
+  while (count < most && first + count < p->kernels.count &&
+         !p->kernels.data[first + count]->product.present)
+    count++;
+  return count;
 }
 
 static lw_status step_emit(pipeline *p) {
@@ -207,11 +223,12 @@ static lw_status step_emit(pipeline *p) {
   plan->sm_arch = p->options->profile->sm_arch;
   plan->arch_specific = p->options->profile->arch_specific;
   for (uint32_t i = 0; i < p->kernels.count; i++) LW_TRY(add_plan_kernel(p, i));
-  for (uint32_t i = 0; i < p->kernels.count; i += per_unit) {
+  for (uint32_t i = 0; i < p->kernels.count;) {
     lw_build_job job = {.entries = &p->names.data[i]};
-    job.entry_count = p->kernels.count - i < per_unit ? p->kernels.count - i : per_unit;
+    job.entry_count = unit_size(p, i, per_unit, &job.replaceable);
     LW_TRY(emit_source(p, i, job.entry_count, &job.source));
     LW_TRY(lw_vec_push(&p->jobs, job));
+    i += job.entry_count;
   }
   if (!p->options->dump) return LW_OK;
   /* One unit that a compiler takes as it is. */
@@ -258,6 +275,24 @@ static lw_status step_schedule(pipeline *p) {
   lw__plan_print(&p->out->plan, &text);
   dump(p, "sched", &text);
   lw__text_deinit(&text);
+  return LW_OK;
+}
+
+/* ---- a product that did not build well has others in its place --------------------------------*/
+
+static lw_status reject_products(pipeline *p, bool *out_again) {
+  *out_again = false;
+  for (uint32_t j = 0, k = 0; j < p->jobs.count; k += p->jobs.data[j++].entry_count) {
+    const lw_build_job *job = &p->jobs.data[j];
+    if (!job->replaceable || !job->report) continue;
+    if (!job->report[0].serialized && !job->report[0].spill_bytes) continue;
+    lw__note(p->diag, LW_SEVERITY_NOTE, p->names.data[k],
+             "%s: the next configuration of this product is taken",
+             job->report[0].serialized ? "the assembler serialized matrix instructions"
+                                       : "it spills registers");
+    LW_TRY(lw_vec_push(&p->rejected, p->hashes.data[k]));
+    *out_again = true;
+  }
   return LW_OK;
 }
 
@@ -316,14 +351,15 @@ static void forget_kernels(pipeline *p) {
 /* fuse .. build, again while kernels spill and there is something to split. */
 static lw_status fuse_and_build(pipeline *p, bool build_images) {
   lw_fuse_options fuse = p->options->fuse;
-  for (int round = 0;; round++) {
+  for (int round = 0;;) {
     bool again = false;
     LW_TRY(step_fuse(p, &fuse));
     LW_TRY(step_lower(p));
     LW_TRY(step_emit(p));
     if (!build_images) return LW_OK;
     LW_TRY(step_build(p));
-    if (round < max_respills) LW_TRY(forbid_spilling(p, &fuse, &again));
+    LW_TRY(reject_products(p, &again)); /* each kernel at most once: it ends */
+    if (!again && round++ < max_respills) LW_TRY(forbid_spilling(p, &fuse, &again));
     if (!again) return LW_OK;
     forget_kernels(p);
     lw__fusion_deinit(&p->out->fusion);
@@ -349,6 +385,7 @@ lw_status lw__compile(const lw_graph *graph, const lw_compile_options *options, 
   if (status == LW_OK) status = step_schedule(&p);
   if (status == LW_OK) status = keep_kernels(&p);
   free_lists(&p); /* the lowered groups stay with |out| */
+  lw_vec_free(&p.rejected);
   return status;
 }
 

@@ -93,6 +93,14 @@ int nvrtcCompileProgram(lw_nvrtc_program *program, int option_count, const char 
       lw__text_add(&program->log,
                    "    16 bytes stack frame, 40 bytes spill stores, 40 bytes spill loads\n");
     }
+    bool product = strstr(program->image.data, "wgmma") != NULL;
+    if ((strncmp(at, state.serialize, strcspn(at, "(")) == 0 && state.serialize[0] != '\0') ||
+        (product && strcmp(state.serialize, "*product") == 0)) {
+      lw__text_add(&program->log,
+                   "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async "
+                   "instructions are serialized due to ... in function '%s'\n",
+                   state.serialize);
+    }
     lw__text_add(&program->log, "ptxas info    : Used 32 registers, used 0 barriers\n");
   }
   return program->log.status == LW_OK ? 0 : LW_NVRTC_OUT_OF_MEMORY;

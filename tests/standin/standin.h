@@ -36,7 +36,9 @@ typedef struct lw_nvrtc_standin_state {
   uint64_t fail_at; /* the n-th call from now fails with fail_code; 0: none */
   int fail_code;
   char reject[96]; /* source with this text in it does not compile */
-  char spill[96];  /* the kernel of this name spills */
+  char spill[96];     /* the kernel of this name spills */
+  char serialize[96]; /* the matrix instructions of this one are serialized; "*product": of every
+                         one */
   uint64_t calls, programs_live;
 } lw_nvrtc_standin_state;
 typedef lw_nvrtc_standin_state *lw_nvrtc_standin_function(void);

@@ -14,7 +14,7 @@ foreach(target cuda_standin nvrtc_standin)
   target_link_libraries(${target} PRIVATE lw_base dl m)
 endforeach()
 foreach(test test_runtime_cuda test_standin_random test_standin_simt test_standin_orders
-             test_standin_product)
+             test_standin_product test_compiler_products)
   if(TARGET ${test})
     add_dependencies(${test} cuda_standin nvrtc_standin)
   endif()

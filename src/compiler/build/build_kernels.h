@@ -10,6 +10,9 @@ typedef struct lw_build_job { /* one translation unit */
   const char *source;         /* complete */
   const char *const *entries; /* entry point names */
   uint32_t entry_count;
+  /* There are other kernels for the same work: that the assembler had to serialize matrix
+   * instructions is reported, where else it fails the build. */
+  bool replaceable;
   /* results, in the arena given to the build call */
   const void *image;
   size_t image_bytes;
@@ -17,6 +20,7 @@ typedef struct lw_build_job { /* one translation unit */
   const char *log; /* the compiler's words, "" when silent */
   struct {
     uint32_t registers, spill_bytes, shared_bytes;
+    uint32_t serialized; /* replaceable jobs: 1 when matrix instructions wait for each other */
   } * report; /* per entry; zeros for the CPU */
 } lw_build_job;
 

@@ -147,13 +147,15 @@ static lw_status cuda_read_image(const cuda_builder *b, const lw_build_job *job,
 static lw_status cuda_read_reports(const lw_build_job *job, lw_str log, lw_build_result *out) {
   const char *fatal = lw__ptxas_fatal(log);
   lw__ptxas_strip(log, &out->log);
-  if (fatal != NULL) {
+  if (fatal != NULL && !job->replaceable) {
     return lw__fail(&out->diag, LW_STATUS_DEVICE_FAILED, cuda_first_entry(job),
                     "the assembler had to serialize matrix instructions (%s):\n%.4000s", fatal,
                     lw__text_str(&out->log));
   }
   for (uint32_t i = 0; i < job->entry_count; i++) {
-    if (lw__ptxas_report(log, job->entries[i], &out->reports[i])) continue;
+    bool found = lw__ptxas_report(log, job->entries[i], &out->reports[i]);
+    out->reports[i].serialized = fatal != NULL;
+    if (found) continue;
     lw__note(&out->diag, LW_SEVERITY_WARNING, job->entries[i],
              "the assembler does not report on this kernel");
   }

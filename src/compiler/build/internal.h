@@ -37,7 +37,7 @@ void lw__folder_sweep(const char *parent);
 /* ---- jobs around the cache (jobs.c) ---- */
 
 typedef struct lw_build_report {
-  uint32_t registers, spill_bytes, shared_bytes;
+  uint32_t registers, spill_bytes, shared_bytes, serialized;
 } lw_build_report;
 
 /* What one compilation came to. The compile function fills it; memory is from lw__mem. */

@@ -11,7 +11,7 @@
 
 #include "compiler/build/internal.h"
 
-#define JOBS_RECORD_MAGIC UINT32_C(0x6b31776c) /* "lw1k" */
+#define JOBS_RECORD_MAGIC UINT32_C(0x6b32776c) /* "lw2k" */
 #define JOBS_LOG_LIMIT 4000
 
 /* ---- threads ---- */
@@ -131,6 +131,7 @@ static lw_status jobs_store(lw_build_job *job, const lw_build_report *reports, l
     job->report[i].registers = reports[i].registers;
     job->report[i].spill_bytes = reports[i].spill_bytes;
     job->report[i].shared_bytes = reports[i].shared_bytes;
+    job->report[i].serialized = reports[i].serialized;
   }
   LW_TRY(lw__arena_strndup(arena, log.ptr, log.len, &job->log));
   LW_TRY(lw__arena_dup(arena, image, image_bytes, &job->image));

@@ -5,6 +5,13 @@
 #include "compiler/pass/rewriter.h"
 #include "graph/interp.h"
 
+/* Per value: who reads it. */
+enum { FOLD_UNREAD, FOLD_FACTOR, FOLD_READ };
+typedef struct fold_context {
+  uint8_t *factor;
+  uint32_t count;
+} fold_context;
+
 static bool bytes_all_equal(const uint8_t *data, size_t bytes, size_t size) {
   /* each element equals the one before */
   return bytes <= size || memcmp(data, data + size, bytes - size) == 0;
@@ -109,9 +116,22 @@ static lw_status fold_constants(lw_rewriter *rw, lw_node_id n, lw_value_id *out)
   return lw__graph_const(g, result.dtype, &result.shape, result.data, out);
 }
 
+/* A cast that widens a 16-bit constant for products and convolutions alone. */
+static bool is_narrow_factor(const lw_rewriter *rw, const lw_node *node) {
+  const fold_context *c = rw->context;
+  const lw_graph *g = rw->graph;
+  if (node->op != LW_OP_MAP || node->attr.fn != LW_FN_CAST || node->result >= c->count)
+    return false;
+  lw_dtype from = lw__value(g, lw__operand(g, node, 0))->dtype;
+  return (from == LW_DTYPE_F16 || from == LW_DTYPE_BF16) &&
+         lw__value(g, node->result)->dtype == LW_DTYPE_F32 &&
+         c->factor[node->result] == FOLD_FACTOR;
+}
+
 static lw_status fold_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   lw_graph *g = rw->graph;
   lw_node node = *lw__node(g, n);
+  if (is_narrow_factor(rw, &node)) return LW_OK;
   if (node.op == LW_OP_CONST) return fold_splat(rw, &node, out);
   if (node.operand_count == 0 || node.op == LW_OP_EXPAND) return LW_OK;
   int64_t bytes = 0;
@@ -137,7 +157,30 @@ static lw_status fold_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   return fold_pays(rw, &node, bytes) ? fold_constants(rw, n, out) : LW_OK;
 }
 
+static void find_factors(const lw_graph *g, fold_context *c) {
+  memset(c->factor, FOLD_UNREAD, c->count);
+  for (lw_node_id n = 0; n < g->nodes.count; n++) {
+    const lw_node *node = lw__node(g, n);
+    if (node->dead) continue;
+    bool product = node->op == LW_OP_DOT || node->op == LW_OP_CONV;
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      uint8_t *factor = &c->factor[lw__operand(g, node, k)];
+      *factor = product && *factor != FOLD_READ ? FOLD_FACTOR : FOLD_READ;
+    }
+  }
+  for (uint32_t i = 0; i < g->outputs.count; i++) c->factor[g->outputs.data[i]] = FOLD_READ;
+}
+
 lw_status lw__pass_fold(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
                         bool *out_changed) {
-  return lw__rewrite(graph, options, diag, fold_node, NULL, out_changed);
+  fold_context context = {0};
+  void *memory = NULL;
+  if (options->narrow_factors) {
+    LW_TRY(lw__mem_resize(&memory, graph->values.count + 1u));
+    context = (fold_context){memory, graph->values.count};
+    find_factors(graph, &context);
+  }
+  lw_status status = lw__rewrite(graph, options, diag, fold_node, &context, out_changed);
+  lw__mem_free(memory);
+  return status;
 }

@@ -15,6 +15,8 @@ typedef struct lw_pass_options {
   int64_t fold_permute_bytes;  /* larger constants are not permuted at compile time */
   int64_t fold_most_elements; /* larger results, or products with more multiplications than 16 times
                                  that, are not folded */
+  bool narrow_factors;   /* 16-bit constants that products multiply stay 16-bit, widened where they
+                            are   read: matrix units take them so */
   bool batchnorm_narrow; /* fold scales into f16 and bf16 weights too. Rounds the weights again,
                             which may take results outside of the interpreter's bound */
   /* Bytes of traffic that one byte of a convolution's input or result saves when it is stored

@@ -11,6 +11,7 @@ typedef struct widener {
   lw_value_id *now;  /* per old value: its new value, maybe wider */
   lw_value_id *wide; /* per old value: its f32 form, LW_NONE: not made yet */
   int64_t most_elements;
+  bool narrow_factors;
 } widener;
 
 static bool is_narrow(lw_dtype t) { return t == LW_DTYPE_F16 || t == LW_DTYPE_BF16; }
@@ -53,11 +54,22 @@ static lw_status follow(widener *w, const lw_node *node, lw_value_id *in) {
   return LW_OK;
 }
 
+/* The f32 form of a value that has its declared type in memory. */
+static lw_status as_factor(widener *w, lw_value_id old, lw_value_id *out) {
+  if (!is_narrow(lw__value(w->from, old)->dtype) || is_narrow(type_now(w, old)))
+    return as_wide(w, old, out);
+  LW_TRY(as_declared(w, old, out));
+  return lw__graph_cast(w->to, *out, LW_DTYPE_F32, out);
+}
+
 static lw_status compute_operands(widener *w, const lw_node *node, lw_value_id *in) {
   bool wide = should_widen(w, node);
+  bool factors = w->narrow_factors && (node->op == LW_OP_DOT || node->op == LW_OP_CONV);
   for (uint32_t i = 0; i < node->operand_count; i++) {
     lw_value_id old = lw__operand(w->from, node, i);
-    LW_TRY(wide ? as_wide(w, old, &in[i]) : as_declared(w, old, &in[i]));
+    LW_TRY(!wide     ? as_declared(w, old, &in[i])
+           : factors ? as_factor(w, old, &in[i])
+                     : as_wide(w, old, &in[i]));
   }
   return LW_OK;
 }
@@ -153,9 +165,10 @@ static lw_status widen_all(widener *w) {
   return lw__graph_compact(w->to);
 }
 
-lw_status lw__pass_widen(const lw_graph *graph, int64_t most_elements, lw_diag *diag,
-                         lw_graph *out) {
-  widener w = {.from = graph, .to = out, .most_elements = most_elements};
+lw_status lw__pass_widen(const lw_graph *graph, int64_t most_elements, bool narrow_factors,
+                         lw_diag *diag, lw_graph *out) {
+  widener w = {
+      .from = graph, .to = out, .most_elements = most_elements, .narrow_factors = narrow_factors};
   LW_TRY(lw__graph_init(out, diag));
   size_t values = graph->values.count + 1u;
   LW_TRY(lw__arena_alloc(&out->arena, values, sizeof *w.now, &w.now));
