@@ -270,7 +270,30 @@ static lw_status grow_pool(grower *w, lw_value_id *out) {
                           out);
 }
 
+/* 16-bit matrices as matrix units take them, mostly: rows of whole 16 bytes; perhaps a batch, the
+ * right one perhaps turned or a constant, the left one perhaps computed. */
+static lw_status grow_matrices(grower *w, lw_value_id *out) {
+  static const uint8_t turn2[] = {1, 0}, turn3[] = {0, 2, 1};
+  lw_dtype dtype = pick(w, 2) ? LW_DTYPE_F16 : LW_DTYPE_BF16;
+  int64_t batch = pick(w, 3) ? 1 : 1 + pick(w, 3);
+  int64_t m = 1 + pick(w, 70), k = 16 + 8 * pick(w, 8), n = 8 + 8 * pick(w, 8) + (pick(w, 4) == 0);
+  uint32_t rank = batch > 1 ? 3 : 2;
+  bool turned = pick(w, 2) != 0;
+  const int64_t left[3] = {batch, m, k}, right[3] = {batch, turned ? n : k, turned ? k : n};
+  lw_shape a = lw__shape_of(rank, left + 3 - rank), b = lw__shape_of(rank, right + 3 - rank);
+  lw_value_id x, y, scale;
+  LW_TRY(lw__graph_input(w->g, dtype, &a, NULL, &x));
+  if (pick(w, 4) == 0) LW_TRY(lw__graph_map(w->g, LW_FN_TANH, &x, &x));
+  LW_TRY(pick(w, 2) ? new_const(w, dtype, &b, &y) : lw__graph_input(w->g, dtype, &b, NULL, &y));
+  if (turned) LW_TRY(lw__graph_permute(w->g, y, rank == 2 ? turn2 : turn3, &y));
+  LW_TRY(lw__graph_scalar(w->g, dtype, 0.125, &scale));
+  lw_value_id in[2] = {0, scale};
+  LW_TRY(lw__graph_dot(w->g, x, y, &in[0]));
+  return lw__graph_map_bc(w->g, LW_FN_MUL, in, out);
+}
+
 static lw_status grow_dot(grower *w, lw_value_id *out) {
+  if (w->options->narrow && pick(w, 2)) return grow_matrices(w, out);
   lw_value_id a = any_float(w), b, half;
   lw_shape shape = *shape_of(w, a);
   if (shape.rank < 2) return grow_reduce(w, out);
