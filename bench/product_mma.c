@@ -107,8 +107,9 @@ static void lower_all(bench *b, const shape *s, contestant *c, uint32_t count) {
   lw_region_context ctx;
   OK(b, lw__region_context_init(&ctx, &g));
   for (uint32_t i = 0; i < count; i++) {
-    lw_lower_options options = {LW_KTARGET_GPU, lw__device_profile_find("sm_90a"), NULL,
-                                &c[i].tile};
+    lw_lower_options options = {.target = LW_KTARGET_GPU,
+                                .profile = lw__device_profile_find("sm_90a"),
+                                .mma_tile = &c[i].tile};
     lw_hash hash;
     OK(b, lw__lower_group(&ctx, &dot, 1, &options, &b->diag, &c[i].lowered));
     const lw_kernel *kernel = &c[i].lowered.launches.data[0].kernel;
