@@ -24,7 +24,12 @@ typedef enum lw_window_kind {
   LW_WINDOW_HAMMING,
   LW_WINDOW_BLACKMAN
 } lw_window_kind;
-typedef enum lw_rnn_kind { LW_RNN_RNN, LW_RNN_GRU, LW_RNN_LSTM } lw_rnn_kind;
+typedef enum lw_rnn_kind {
+  LW_RNN_RNN,
+  LW_RNN_GRU,
+  LW_RNN_LSTM,
+  LW_RNN_QUANTIZED_LSTM
+} lw_rnn_kind;
 
 /* Every function that a row names (some are named by several). */
 #define LW_OPERATOR(name, domain, since, min_in, max_in, max_out, function, arg) \
@@ -74,6 +79,14 @@ bool lw__op_windows(lw_call *c, lw_value_id x, lw_windows *w);
 
 /* The convolution that the node's attributes describe, without a bias. */
 lw_value_id lw__op_convolve(lw_call *c, lw_value_id x, lw_value_id w);
+
+/* An 8-bit matrix [K, N]; scale and zero point (LW_NONE: 0) are scalars or vectors [N]. */
+typedef struct lw_quantized {
+  lw_value_id matrix, scale, zero;
+} lw_quantized;
+/* x @ w with x [.., K] in f32 quantized by its own range, as DynamicQuantizeLinear does, and an
+ * integer product. */
+lw_value_id lw__op_dynamic_product(lw_call *c, lw_value_id x, const lw_quantized *w);
 
 /* x normalized to mean 0 and variance 1 over |axes|, then scaled and shifted where given. */
 lw_value_id lw__op_layer_norm(lw_call *c, lw_value_id x, uint32_t axes, double epsilon,

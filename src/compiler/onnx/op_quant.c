@@ -99,9 +99,10 @@ void lw__op_dequantize_linear(lw_call *c) {
   lw__call_out(c, 0, lw__b_cast(c, lw__b_mul(c, y, scale), to));
 }
 
-/* scale = (max - min) / 255 over a range that holds 0; an input of zeros gets scale 1. */
-void lw__op_dynamic_quantize_linear(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0);
+/* |x| as u8 with the scale and zero point of its own range: scale = (max - min) / 255 over a range
+ * that holds 0; an input of zeros gets scale 1. */
+static lw_value_id quant_dynamic(lw_call *c, lw_value_id x, lw_value_id *out_scale,
+                                 lw_value_id *out_zero) {
   uint32_t all = lw__all_axes(lw__b_rank(c, x));
   lw_value_id max = lw__b_map2s(c, LW_FN_MAX, lw__b_reduce(c, LW_RED_MAX, x, all, false), 0);
   lw_value_id min = lw__b_map2s(c, LW_FN_MIN, lw__b_reduce(c, LW_RED_MIN, x, all, false), 0);
@@ -109,8 +110,14 @@ void lw__op_dynamic_quantize_linear(lw_call *c) {
   lw_value_id flat = lw__b_map2s(c, LW_FN_EQ, scale, 0);
   scale = lw__b_select(c, flat, lw__b_scalar(c, lw__b_dtype(c, x), 1), scale);
   lw_value_id zero = lw__b_map1(c, LW_FN_NEG, lw__b_div(c, min, scale));
-  zero = quant_store(c, zero, LW_NONE, LW_DTYPE_U8, true);
-  lw__call_out(c, 0, quant_store(c, lw__b_div(c, x, scale), zero, LW_DTYPE_U8, true));
+  *out_scale = scale;
+  *out_zero = quant_store(c, zero, LW_NONE, LW_DTYPE_U8, true);
+  return quant_store(c, lw__b_div(c, x, scale), *out_zero, LW_DTYPE_U8, true);
+}
+
+void lw__op_dynamic_quantize_linear(lw_call *c) {
+  lw_value_id scale, zero, y = quant_dynamic(c, lw__call_in(c, 0), &scale, &zero);
+  lw__call_out(c, 0, y);
   lw__call_out(c, 1, scale);
   lw__call_out(c, 2, zero);
 }
@@ -128,6 +135,12 @@ void lw__op_matmul_integer(lw_call *c) {
   a = quant_centre(c, a, quant_rows(c, lw__call_in(c, 2), a));
   b = quant_centre(c, b, lw__call_in(c, 3));
   lw__call_out(c, 0, lw__b_matmul(c, a, b));
+}
+
+lw_value_id lw__op_dynamic_product(lw_call *c, lw_value_id x, const lw_quantized *w) {
+  lw_value_id scale, zero, q = quant_dynamic(c, x, &scale, &zero);
+  lw_value_id y = lw__b_matmul(c, quant_centre(c, q, zero), quant_centre(c, w->matrix, w->zero));
+  return lw__b_mul(c, quant_float(c, y), lw__b_mul(c, scale, w->scale));
 }
 
 void lw__op_qlinear_matmul(lw_call *c) {

@@ -1,6 +1,7 @@
 /* op_rnn.c: RNN, GRU and LSTM, unrolled over time. The products with the inputs of all steps are
  * one product; each step then adds the product with the state. Gate order is ONNX's: RNN i; GRU z r
- * h; LSTM i o f c. */
+ * h; LSTM i o f c. Quantized layers (com.microsoft) have their 8-bit weights turned over: [D, K,
+ * 4H]. */
 #include <string.h>
 
 #include "compiler/onnx/import_internal.h"
@@ -16,7 +17,7 @@ typedef struct lw_rnn_activation {
 typedef struct lw_rnn {
   lw_rnn_kind kind;
   uint32_t gates, directions;
-  bool reverse, batch_first, reset_after, couple;
+  bool reverse, batch_first, reset_after, couple, quantized;
   double clip; /* 0: none */
   int64_t steps, hidden;
   lw_extent batch;
@@ -98,18 +99,44 @@ static lw_value_id rnn_activate(lw_call *c, const lw_rnn *r, uint32_t direction,
   return lw__op_apply_activation(c, act->kind, x, act->alpha, act->beta);
 }
 
-/* Input |i| in the compute type with its direction taken out of dim |axis|; LW_NONE when left out.
- */
-static lw_value_id rnn_operand(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t rank,
-                               uint32_t axis, uint32_t direction) {
+/* Input |i| with its direction taken out of dim |axis|; LW_NONE when left out. */
+static lw_value_id rnn_raw(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t rank, uint32_t axis,
+                           uint32_t direction) {
   lw_value_id v = lw__call_in(c, i);
   if (v == LW_NONE) return LW_NONE;
   if (lw__b_rank(c, v) != rank || lw__b_dim(c, v, axis) != r->directions) {
     lw__call_invalid(c, "input %u has another shape than the layer", i);
     return LW_NONE;
   }
-  v = lw__b_squeeze(c, lw__b_slice(c, v, axis, direction, 1, 1), axis);
-  return lw__b_cast(c, v, r->compute);
+  return lw__b_squeeze(c, lw__b_slice(c, v, axis, direction, 1, 1), axis);
+}
+
+/* The same in the compute type. */
+static lw_value_id rnn_operand(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t rank,
+                               uint32_t axis, uint32_t direction) {
+  lw_value_id v = rnn_raw(c, r, i, rank, axis, direction);
+  return v == LW_NONE ? v : lw__b_cast(c, v, r->compute);
+}
+
+/* The matrix [K, G*H] of input |i| with the scale and zero point of inputs |params| and after. */
+static lw_quantized rnn_matrix(lw_call *c, const lw_rnn *r, uint32_t i, uint32_t params,
+                               uint32_t direction) {
+  lw_quantized m = {rnn_raw(c, r, i, 3, 0, direction), LW_NONE, LW_NONE};
+  if (!r->quantized) {
+    if (m.matrix != LW_NONE) m.matrix = lw__b_swap(c, lw__b_cast(c, m.matrix, r->compute), 0, 1);
+    return m;
+  }
+  if (lw__call_in(c, params) == LW_NONE || lw__call_in(c, params + 1) == LW_NONE) {
+    lw__call_invalid(c, "input %u has no scale or no zero point", i);
+    return m;
+  }
+  m.scale = rnn_operand(c, r, params, lw__b_rank(c, lw__call_in(c, params)), 0, direction);
+  m.zero = rnn_raw(c, r, params + 1, lw__b_rank(c, lw__call_in(c, params + 1)), 0, direction);
+  return m;
+}
+
+static lw_value_id rnn_product(lw_call *c, const lw_rnn *r, lw_value_id x, const lw_quantized *w) {
+  return r->quantized ? lw__op_dynamic_product(c, x, w) : lw__b_matmul(c, x, w->matrix);
 }
 
 static lw_value_id rnn_gate(lw_call *c, const lw_rnn *r, lw_value_id x, uint32_t gate) {
@@ -120,25 +147,27 @@ static lw_value_id rnn_gate(lw_call *c, const lw_rnn *r, lw_value_id x, uint32_t
 typedef struct lw_rnn_weights {
   uint32_t direction;
   lw_value_id xw;          /* [T, B, G*H]: input products with their biases */
-  lw_value_id recurrent;   /* [H, G*H] */
+  lw_quantized recurrent;  /* [H, G*H] */
   lw_value_id reset_bias;  /* GRU with linear_before_reset: [H] */
   lw_value_id peephole[3]; /* LSTM: i, o, f; or LW_NONE */
 } lw_rnn_weights;
 
 static void rnn_prepare(lw_call *c, const lw_rnn *r, uint32_t direction, lw_rnn_weights *w) {
-  *w = (lw_rnn_weights){direction, LW_NONE, LW_NONE, LW_NONE, {LW_NONE, LW_NONE, LW_NONE}};
-  lw_value_id in = rnn_operand(c, r, 1, 3, 0, direction),
-              state = rnn_operand(c, r, 2, 3, 0, direction);
+  *w = (lw_rnn_weights){.direction = direction,
+                        .xw = LW_NONE,
+                        .reset_bias = LW_NONE,
+                        .peephole = {LW_NONE, LW_NONE, LW_NONE}};
+  lw_quantized in = rnn_matrix(c, r, 1, 8, direction);
+  w->recurrent = rnn_matrix(c, r, 2, 10, direction);
   lw_value_id bias = rnn_operand(c, r, 3, 2, 0, direction);
   lw_extent width = r->hidden * (int64_t)r->gates;
-  if (in == LW_NONE || state == LW_NONE) return;
-  if (lw__b_dim(c, in, 0) != width || lw__b_dim(c, state, 0) != width ||
-      lw__b_dim(c, state, 1) != r->hidden) {
+  if (in.matrix == LW_NONE || w->recurrent.matrix == LW_NONE) return;
+  if (lw__b_dim(c, in.matrix, 1) != width || lw__b_dim(c, w->recurrent.matrix, 1) != width ||
+      lw__b_dim(c, w->recurrent.matrix, 0) != r->hidden) {
     lw__call_invalid(c, "its weights do not fit hidden_size %lld", (long long)r->hidden);
     return;
   }
-  w->recurrent = lw__b_swap(c, state, 0, 1);
-  w->xw = lw__b_matmul(c, r->x, lw__b_swap(c, in, 0, 1));
+  w->xw = rnn_product(c, r, r->x, &in);
   if (bias != LW_NONE) {
     if (lw__b_dim(c, bias, 0) != 2 * width) lw__call_invalid(c, "its bias has another size");
     lw_value_id wb = lw__b_slice(c, bias, 0, 0, 1, width),
@@ -164,7 +193,7 @@ static lw_value_id rnn_peep(lw_call *c, const lw_rnn_weights *w, uint32_t which,
 
 static void rnn_step_lstm(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt,
                           lw_value_id *h, lw_value_id *cell) {
-  lw_value_id all = lw__b_add(c, xt, lw__b_matmul(c, *h, w->recurrent));
+  lw_value_id all = lw__b_add(c, xt, rnn_product(c, r, *h, &w->recurrent));
   lw_value_id i =
       rnn_activate(c, r, w->direction, 0, rnn_peep(c, w, 0, rnn_gate(c, r, all, 0), *cell));
   lw_value_id f = r->couple ? lw__b_sub(c, lw__b_scalar(c, r->compute, 1), i)
@@ -182,8 +211,8 @@ static void rnn_step_lstm(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, 
 static void rnn_step_gru(lw_call *c, const lw_rnn *r, const lw_rnn_weights *w, lw_value_id xt,
                          lw_value_id *h) {
   int64_t n = r->hidden;
-  lw_value_id zr = lw__b_matmul(c, *h, lw__b_slice(c, w->recurrent, 1, 0, 1, 2 * n));
-  lw_value_id rh = lw__b_slice(c, w->recurrent, 1, 2 * n, 1, n);
+  lw_value_id zr = lw__b_matmul(c, *h, lw__b_slice(c, w->recurrent.matrix, 1, 0, 1, 2 * n));
+  lw_value_id rh = lw__b_slice(c, w->recurrent.matrix, 1, 2 * n, 1, n);
   lw_value_id z = rnn_activate(c, r, w->direction, 0,
                                lw__b_add(c, rnn_gate(c, r, xt, 0), rnn_gate(c, r, zr, 0)));
   lw_value_id reset = rnn_activate(c, r, w->direction, 0,
@@ -223,7 +252,7 @@ static void rnn_run(lw_call *c, const lw_rnn *r, uint32_t direction, lw_value_id
     else if (r->kind == LW_RNN_GRU)
       rnn_step_gru(c, r, &w, xt, h);
     else
-      *h = rnn_activate(c, r, direction, 0, lw__b_add(c, xt, lw__b_matmul(c, *h, w.recurrent)));
+      *h = rnn_activate(c, r, direction, 0, lw__b_add(c, xt, rnn_product(c, r, *h, &w.recurrent)));
     steps[t] = *h;
     if (r->lengths != LW_NONE) { /* behind its end a sample keeps its state and gives zeros */
       lw_value_id counts = lw__b_map2s(c, LW_FN_GT, r->lengths, (double)t);
@@ -263,7 +292,8 @@ static bool rnn_read(lw_call *c, lw_rnn *r) {
   static const char *const directions[] = {"forward", "reverse", "bidirectional", NULL};
   lw_value_id x = lw__call_in(c, 0);
   uint32_t direction = lw__call_choice(c, "direction", directions);
-  r->kind = (lw_rnn_kind)c->op->arg;
+  r->quantized = c->op->arg == LW_RNN_QUANTIZED_LSTM;
+  r->kind = r->quantized ? LW_RNN_LSTM : (lw_rnn_kind)c->op->arg;
   r->gates = r->kind == LW_RNN_RNN ? 1 : r->kind == LW_RNN_GRU ? 3 : 4;
   r->directions = direction == 2 ? 2 : 1;
   r->reverse = direction == 1;
@@ -280,7 +310,7 @@ static bool rnn_read(lw_call *c, lw_rnn *r) {
   r->compute = lw__b_dtype(c, x);
   r->steps = lw__call_static(c, lw__b_dim(c, r->x, 0));
   r->batch = lw__b_dim(c, r->x, 1);
-  r->hidden = lw__call_static(c, lw__b_dim(c, lw__call_in(c, 2), 2));
+  r->hidden = lw__call_static(c, lw__b_dim(c, lw__call_in(c, 2), r->quantized ? 1 : 2));
   if (lw__call_int(c, "hidden_size", r->hidden) != r->hidden)
     lw__call_invalid(c, "hidden_size does not fit the weights");
   if (r->steps > RNN_STEPS_MAX)
