@@ -15,6 +15,7 @@ static lw_status choose_cpu(lw_device_profile *out_profile, const char **out_tar
   const lw_device_profile *cpu = lw__device_profile_find("cpu");
   if (cpu == NULL) return LW_STATUS_INTERNAL;
   *out_profile = *cpu;
+  lw__device_profile_adapt(out_profile);
   *out_target = "cpu";
   return LW_OK;
 }
@@ -57,6 +58,7 @@ static lw_status choose_target(lw_model *model, const char *target) {
   const lw_device_profile *profile = lw__device_profile_find(target);
   if (profile == NULL) return LW_STATUS_INTERNAL; /* the options let only known names in */
   model->profile = *profile;
+  lw__device_profile_adapt(&model->profile);
   if (profile->kind == LW_DEVICE_CPU) {
     model->target = "cpu";
     return LW_OK;

@@ -30,6 +30,19 @@ const lw_device_profile *lw__device_profile_find(const char *name) {
   return NULL;
 }
 
+void lw__device_profile_adapt(lw_device_profile *profile) {
+  if (profile->kind != LW_DEVICE_CPU) return;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
+  profile->vector_bytes = wide ? 64 : __builtin_cpu_supports("avx") ? 32 : 16;
+  profile->vector_registers = wide ? 32 : 16;
+#elif defined(__aarch64__)
+  profile->vector_bytes = 16;
+  profile->vector_registers = 32;
+#endif
+}
+
 const lw_resource_policy *lw__resource_policy_find(const char *name) {
   for (size_t i = 0; name != NULL && i < LW_ARRAY_COUNT(device_policies); i++) {
     if (strcmp(device_policies[i].name, name) == 0) return &device_policies[i];

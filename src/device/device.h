@@ -20,6 +20,7 @@ typedef struct lw_device_profile {
   uint32_t registers_per_sm, max_registers_per_thread;
   uint32_t shared_bytes_per_sm, shared_bytes_per_block_optin;
   uint64_t l2_bytes;
+  uint32_t vector_bytes, vector_registers; /* CPU: of a vector register, and how many there are */
   /* measured */
   double launch_us;      /* fixed cost of one more kernel in a stream or graph */
   double dram_gbps;      /* copy bandwidth, bytes read + written, large arrays */
@@ -32,6 +33,9 @@ typedef struct lw_device_profile {
 
 /* Built-in profiles: "cpu", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100". NULL when unknown. */
 const lw_device_profile *lw__device_profile_find(const char *name);
+
+/* What a CPU's profile says of vectors, from the machine this runs on. */
+void lw__device_profile_adapt(lw_device_profile *profile);
 
 /* Limits a kernel must keep, chosen by policy. */
 typedef struct lw_resource_policy {

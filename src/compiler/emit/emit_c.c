@@ -56,9 +56,49 @@ static const char c_top[] =
     "#define LW_INF __builtin_inff()\n"
     "#define LW_NAN __builtin_nanf(\"\")\n";
 
+/* Arithmetic of whole vectors must not overflow, so integers are unsigned there. */
+static const char *c_lane_type(lw_dtype dtype) {
+  static const char *const by_size[9] = {
+      [1] = "unsigned char", [2] = "unsigned short", [4] = "unsigned", [8] = "unsigned long long"};
+  if (dtype == LW_DTYPE_F32 || dtype == LW_DTYPE_F64) return c_value_types[dtype];
+  return by_size[lw_dtype_size_bytes(dtype)];
+}
+
+/* Types x16_f32 of registers, and m16_f32 of what they are loaded from and stored to, which is
+ * aligned and typed as its elements are. */
+static void c_vector_types(lw_printer *p) {
+  const lw_kernel *kernel = p->kernel;
+  for (uint32_t i = 0; i < kernel->locals.count; i++) {
+    const lw_karray *array = &kernel->locals.data[i];
+    bool again = array->lanes == 0;
+    for (uint32_t j = 0; j < i && !again; j++)
+      again = kernel->locals.data[j].lanes == array->lanes &&
+              kernel->locals.data[j].dtype == array->dtype;
+    if (again) continue;
+    unsigned bytes = (unsigned)lw_dtype_size_bytes(array->dtype), lanes = array->lanes;
+    const char *type = c_lane_type(array->dtype), *name = lw_dtype_name(array->dtype);
+    lw__text_add(p->out,
+                 "  typedef %s x%u_%s __attribute__((vector_size(%u)));\n"
+                 "  typedef %s m%u_%s __attribute__((vector_size(%u), aligned(%u), may_alias));\n",
+                 type, lanes, name, lanes * bytes, type, lanes, name, lanes * bytes, bytes);
+  }
+}
+
+static void c_registers(lw_printer *p, uint32_t local) {
+  const lw_karray *array = &p->kernel->locals.data[local];
+  for (uint32_t i = 0; i < array->count / array->lanes; i++)
+    lw__text_add(p->out, "%s l%u_%u", i == 0 ? "" : ",", local, i);
+}
+
 static void c_arrays(lw_printer *p, char prefix, const lw_karray *arrays, uint32_t count) {
   for (uint32_t i = 0; i < count; i++) {
     lw__printer_line(p);
+    if (arrays[i].lanes != 0) {
+      lw__text_add(p->out, "x%u_%s", arrays[i].lanes, lw_dtype_name(arrays[i].dtype));
+      c_registers(p, i);
+      lw__text_add(p->out, ";\n");
+      continue;
+    }
     lw__text_add(p->out, "%s %c%u[%u] LW_UNUSED __attribute__((aligned(64)));\n",
                  c_memory_types[arrays[i].dtype], prefix, i, arrays[i].count);
   }
@@ -83,6 +123,7 @@ static void c_begin(lw_printer *p, const char *name) {
   }
   for (uint32_t i = 0; i < kernel->scalar_count; i++)
     lw__text_add(p->out, "  const long long s%u LW_UNUSED = scalars[%u];\n", i, i);
+  c_vector_types(p);
   lw__text_add(p->out, "  for (long long block = begin; block < end; block++) {\n");
   p->indent = 2;
   lw__printer_line(p);
@@ -139,7 +180,87 @@ static void c_buffer_element(lw_printer *p, const lw_kinstr *in) {
   lw__text_add(p->out, " + i]");
 }
 
+/* ---- vectors in registers ---------------------------------------------------------------------*/
+
+/* |lanes| elements of a local array, |k| elements after |at|. */
+static void c_local_vector(lw_printer *p, uint32_t local, lw_kval at, uint32_t k, uint32_t lanes) {
+  const lw_karray *array = &p->kernel->locals.data[local];
+  if (array->lanes != 0) {
+    int64_t first = at == LW_NONE ? 0 : lw__printer_instr(p, at)->imm.i;
+    lw__text_add(p->out, "l%u_%lld", local, (long long)(first + k) / lanes);
+    return;
+  }
+  lw__text_add(p->out, "*(m%u_%s *)&l%u[", lanes, lw_dtype_name(array->dtype), local);
+  lw__printer_element(p, at, k);
+  lw__text_add(p->out, "]");
+}
+
+static void c_buffer_vector(lw_printer *p, const lw_kinstr *in, uint32_t k, uint32_t lanes) {
+  const lw_kbuffer *buffer = &p->kernel->buffers.data[in->object];
+  lw__text_add(p->out, "*(%sm%u_%s *)&b%u[", buffer->written ? "" : "const ", lanes,
+               lw_dtype_name(buffer->dtype), in->object);
+  lw__printer_place(p, in, k);
+  lw__text_add(p->out, "]");
+}
+
+static void c_load_registers(lw_printer *p, const lw_kinstr *in, uint32_t lanes) {
+  for (uint32_t k = 0; k < in->width; k += lanes) {
+    lw__printer_line(p);
+    c_local_vector(p, in->local, in->d, k, lanes);
+    lw__text_add(p->out, " = ");
+    if (in->c != LW_NONE) {
+      lw__printer_value(p, in->c);
+      lw__text_add(p->out, " ? ");
+    }
+    c_buffer_vector(p, in, k, lanes);
+    if (in->c != LW_NONE)
+      lw__text_add(p->out, " : (x%u_%s){0}", lanes,
+                   lw_dtype_name(p->kernel->locals.data[in->local].dtype));
+    lw__text_add(p->out, ";\n");
+  }
+}
+
+static void c_store_registers(lw_printer *p, const lw_kinstr *in, uint32_t lanes) {
+  for (uint32_t k = 0; k < in->width; k += lanes) {
+    lw__printer_line(p);
+    if (in->c != LW_NONE) {
+      lw__text_add(p->out, "if (");
+      lw__printer_value(p, in->c);
+      lw__text_add(p->out, ") ");
+    }
+    c_buffer_vector(p, in, k, lanes);
+    lw__text_add(p->out, " = ");
+    c_local_vector(p, in->local, in->d, k, lanes);
+    lw__text_add(p->out, ";\n");
+  }
+}
+
+static void c_move_vector(lw_printer *p, const lw_kinstr *in) {
+  const lw_karray *to = &p->kernel->locals.data[in->object];
+  uint32_t lanes = to->lanes != 0 ? to->lanes : p->kernel->locals.data[in->local].lanes;
+  for (uint32_t k = 0; k < in->width; k += lanes) {
+    lw__printer_line(p);
+    c_local_vector(p, in->object, in->b, k, lanes);
+    if (in->op == LW_K_MULADDV) {
+      lw__text_add(p->out, " += (%s)", c_lane_type(to->dtype));
+      lw__printer_value(p, in->a);
+      lw__text_add(p->out, " * ");
+    } else {
+      lw__text_add(p->out, " = ");
+    }
+    c_local_vector(p, in->local, in->d, k, lanes);
+    lw__text_add(p->out, ";\n");
+  }
+}
+
+/* ---- vectors in memory ------------------------------------------------------------------------*/
+
 static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
+  uint32_t lanes = p->kernel->locals.data[in->local].lanes;
+  if (lanes != 0) {
+    c_load_registers(p, in, lanes);
+    return;
+  }
   lw__printer_line(p);
   if (in->c != LW_NONE) {
     lw__text_add(p->out, "if (!");
@@ -159,6 +280,11 @@ static void c_load_vector(lw_printer *p, const lw_kinstr *in) {
 }
 
 static void c_store_vector(lw_printer *p, const lw_kinstr *in) {
+  uint32_t lanes = p->kernel->locals.data[in->local].lanes;
+  if (lanes != 0) {
+    c_store_registers(p, in, lanes);
+    return;
+  }
   lw__printer_line(p);
   if (in->c != LW_NONE) {
     lw__text_add(p->out, "if (");
@@ -191,6 +317,7 @@ static const lw_printer_target c_target = {
     .local_set = c_local_set,
     .load_vector = c_load_vector,
     .store_vector = c_store_vector,
+    .local_vector = c_move_vector,
     .reduce = c_reduce,
 };
 

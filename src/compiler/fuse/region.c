@@ -25,6 +25,18 @@ static void mark_materialised(lw_region_context *ctx) {
   }
 }
 
+/* Nodes stand behind what they read. */
+static void mark_constants(lw_region_context *ctx) {
+  for (uint32_t n = 0; n < ctx->graph->nodes.count; n++) {
+    const lw_node *node = lw__node(ctx->graph, n);
+    if (node->dead) continue;
+    bool constant = node->operand_count > 0 || node->op == LW_OP_CONST || node->op == LW_OP_IOTA;
+    for (uint32_t i = 0; i < node->operand_count && constant; i++)
+      constant = ctx->constant[lw__operand(ctx->graph, node, i)] != 0;
+    ctx->constant[node->result] = constant;
+  }
+}
+
 lw_status lw__region_context_init(lw_region_context *ctx, const lw_graph *graph) {
   memset(ctx, 0, sizeof *ctx);
   ctx->graph = graph;
@@ -34,9 +46,13 @@ lw_status lw__region_context_init(lw_region_context *ctx, const lw_graph *graph)
     void *slot;
     size_t bytes;
   } blocks[] = {
-      {&ctx->is_output, values},       {&ctx->member, nodes * 4},
-      {&ctx->order, nodes * 4},        {&ctx->seed, nodes},
-      {&ctx->place_stamp, values * 4}, {&ctx->place, values * sizeof(void *)},
+      {&ctx->is_output, values},
+      {&ctx->member, nodes * 4},
+      {&ctx->constant, values},
+      {&ctx->order, nodes * 4},
+      {&ctx->seed, nodes},
+      {&ctx->place_stamp, values * 4},
+      {&ctx->place, values * sizeof(void *)},
   };
   for (size_t i = 0; i < LW_ARRAY_COUNT(blocks); i++) {
     void *ptr = NULL;
@@ -51,12 +67,14 @@ lw_status lw__region_context_init(lw_region_context *ctx, const lw_graph *graph)
     if (!node->dead && lw__is_widening(graph, n)) ctx->seed[n] = 0;
   }
   mark_materialised(ctx);
+  mark_constants(ctx);
   return LW_OK;
 }
 
 void lw__region_context_deinit(lw_region_context *ctx) {
   lw__uses_deinit(&ctx->uses);
   lw__mem_free(ctx->is_output);
+  lw__mem_free(ctx->constant);
   lw__mem_free(ctx->member);
   lw__mem_free(ctx->order);
   lw__mem_free(ctx->seed);

@@ -21,6 +21,7 @@ typedef struct lw_region_context {
   const lw_graph *graph;
   lw_uses uses;
   uint8_t *is_output;       /* per value: graph output */
+  uint8_t *constant;        /* per value: made from constants alone */
   uint32_t *member;         /* per node: stamp of the region under construction */
   uint32_t *order;          /* scratch per node */
   uint32_t stamp;

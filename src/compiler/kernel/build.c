@@ -59,15 +59,19 @@ uint32_t lw__kb_scalar_arg(lw_kbuilder *kb) {
 
 uint32_t lw__kb_shared(lw_kbuilder *kb, lw_dtype dtype, uint32_t count) {
   if (kb->status != LW_OK) return LW_NONE;
-  lw_karray array = {dtype, count};
+  lw_karray array = {dtype, count, 0};
   if (lw_vec_push(&kb->kernel->shared, array) == LW_OK) return kb->kernel->shared.count - 1;
   kb_fail(kb, LW_STATUS_OUT_OF_MEMORY, "out of memory");
   return LW_NONE;
 }
 
 uint32_t lw__kb_local(lw_kbuilder *kb, lw_dtype dtype, uint32_t count) {
+  return lw__kb_registers(kb, dtype, count, 0);
+}
+
+uint32_t lw__kb_registers(lw_kbuilder *kb, lw_dtype dtype, uint32_t count, uint32_t lanes) {
   if (kb->status != LW_OK) return LW_NONE;
-  lw_karray array = {dtype, count};
+  lw_karray array = {dtype, count, lanes};
   if (lw_vec_push(&kb->kernel->locals, array) == LW_OK) return kb->kernel->locals.count - 1;
   kb_fail(kb, LW_STATUS_OUT_OF_MEMORY, "out of memory");
   return LW_NONE;
@@ -553,6 +557,29 @@ void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value) 
   in.object = array;
   in.b = kb_at(kb, index);
   in.d = value;
+  kb_here(kb, &in);
+}
+
+void lw__kb_movev(lw_kbuilder *kb, uint32_t to, lw_kval to_at, uint32_t from, lw_kval from_at,
+                  uint32_t width) {
+  lw_kinstr in = kb_blank(LW_K_MOVEV, LW_DTYPE_NONE);
+  in.object = to;
+  in.b = kb_at(kb, to_at);
+  in.local = from;
+  in.d = kb_at(kb, from_at);
+  in.width = width;
+  kb_here(kb, &in);
+}
+
+void lw__kb_muladdv(lw_kbuilder *kb, uint32_t to, lw_kval to_at, lw_kval a, uint32_t from,
+                    lw_kval from_at, uint32_t width) {
+  lw_kinstr in = kb_blank(LW_K_MULADDV, LW_DTYPE_NONE);
+  in.object = to;
+  in.b = kb_at(kb, to_at);
+  in.a = a;
+  in.local = from;
+  in.d = kb_at(kb, from_at);
+  in.width = width;
   kb_here(kb, &in);
 }
 

@@ -26,6 +26,8 @@ uint32_t lw__kb_buffer(lw_kbuilder *kb, lw_dtype dtype, bool written); /* adds a
 uint32_t lw__kb_scalar_arg(lw_kbuilder *kb);                           /* adds a scalar argument */
 uint32_t lw__kb_shared(lw_kbuilder *kb, lw_dtype dtype, uint32_t count);
 uint32_t lw__kb_local(lw_kbuilder *kb, lw_dtype dtype, uint32_t count);
+/* A local array in vector registers of |lanes| elements. */
+uint32_t lw__kb_registers(lw_kbuilder *kb, lw_dtype dtype, uint32_t count, uint32_t lanes);
 
 lw_kval lw__kb_const_f(lw_kbuilder *kb, lw_dtype dtype, double x);
 lw_kval lw__kb_const_i(lw_kbuilder *kb, lw_dtype dtype, int64_t x);
@@ -54,6 +56,10 @@ void lw__kb_ssetv(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval pred, 
                   lw_kval at, uint32_t width);
 lw_kval lw__kb_lget(lw_kbuilder *kb, uint32_t array, lw_kval index);
 void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value);
+void lw__kb_movev(lw_kbuilder *kb, uint32_t to, lw_kval to_at, uint32_t from, lw_kval from_at,
+                  uint32_t width);
+void lw__kb_muladdv(lw_kbuilder *kb, uint32_t to, lw_kval to_at, lw_kval a, uint32_t from,
+                    lw_kval from_at, uint32_t width);
 lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, uint32_t scratch);
 void lw__kb_barrier(lw_kbuilder *kb);
 /* |shared|[at ..] = |width| elements of |buffer|, asynchronously. */

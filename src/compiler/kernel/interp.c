@@ -134,7 +134,7 @@ static lw_status ki_load_store_vector(ki *k, const lw_kinstr *in, uint32_t t) {
   bool load = in->op == LW_K_LOADV, allowed = ki_allowed(k, in, t);
   if (!allowed && !load) return LW_OK;
   if (allowed) LW_TRY(ki_place(k, in, t, in->width, &at));
-  if (at % in->width != 0)
+  if (k->kernel->target == LW_KTARGET_GPU && at % in->width != 0)
     return ki_fail(k, t, "element %lld is not a multiple of the width %u", (long long)at,
                    in->width);
   for (uint32_t i = 0; i < in->width; i++) {
@@ -196,6 +196,23 @@ static lw_status ki_copy_begin(ki *k, const lw_kinstr *in, uint32_t t) {
   return LW_OK;
 }
 
+static lw_status ki_vector(ki *k, const lw_kinstr *in, uint32_t t) {
+  static const lw_scalar zero = {.i = 0};
+  lw_dtype dtype = lw__kvalue_type(k->kernel->locals.data[in->object].dtype);
+  int64_t to = ki_index(k, in->b, t), from = ki_index(k, in->d, t);
+  for (uint32_t i = 0; i < in->width; i++) {
+    lw_scalar x, sum;
+    LW_TRY(ki_local_get(k, in->local, from + i, t, &x));
+    if (in->op == LW_K_MULADDV) {
+      LW_TRY(ki_local_get(k, in->object, to + i, t, &sum));
+      x = ki_apply(LW_FN_MUL, dtype, k->values[in->a][t], x, zero);
+      x = ki_apply(LW_FN_ADD, dtype, sum, x, zero);
+    }
+    LW_TRY(ki_local_set(k, in->object, to + i, t, x));
+  }
+  return LW_OK;
+}
+
 static lw_status ki_access(ki *k, uint32_t id, const lw_kinstr *in, const uint8_t *mask) {
   for (uint32_t t = 0; t < k->threads; t++) {
     if (mask[t] == 0) continue;
@@ -208,6 +225,8 @@ static lw_status ki_access(ki *k, uint32_t id, const lw_kinstr *in, const uint8_
       case LW_K_SSETV: LW_TRY(ki_shared_vector(k, in, t)); break;
       case LW_K_COPY: LW_TRY(ki_copy_begin(k, in, t)); break;
       case LW_K_COPY_END: k->groups[t]++; break;
+      case LW_K_MOVEV:
+      case LW_K_MULADDV: LW_TRY(ki_vector(k, in, t)); break;
       default: LW_TRY(ki_array(k, id, in, t)); break;
     }
   }

@@ -34,8 +34,8 @@ typedef enum lw_kop {
                 NONE) is false: 0, and memory is not touched */
   LW_K_STORE, /* buffer |object| at a + b, where c: value d */
   LW_K_LOADV, /* |width| consecutive elements of buffer |object| at a + b (where c; else zeros) into
-                 local array |local| from element d (NONE: 0) on; same element types. a + b is a
-                 multiple of |width| elements. */
+                 local array |local| from element d (NONE: 0) on; same element types. On a GPU a + b
+                 is a multiple of |width| elements. */
   LW_K_STOREV, /* the reverse */
   LW_K_SGET,   /* shared array |object| at element b (i32) */
   LW_K_SSET,   /* shared array |object| at b, where c: value d */
@@ -45,6 +45,12 @@ typedef enum lw_kop {
   LW_K_SSETV,  /* the reverse, where c */
   LW_K_LGET,   /* local array |object| at element b (NONE: 0) */
   LW_K_LSET,   /* local array |object| at element b (NONE: 0): value d */
+  LW_K_MOVEV,  /* CPU: |width| elements of local array |object| from b (NONE: 0) on = those of
+                  another local array |local| from d (NONE: 0) on; same element types, at least one
+                  of the arrays in registers */
+  LW_K_MULADDV, /* CPU: |width| elements of local array |object| (in registers) from b on += a
+                   times those of another local array |local| from d on; all of one type, which is a
+                   value type but bool */
   LW_K_REDUCE, /* |red| of a over groups of |width| neighbouring threads (a power of two <= 32, or a
                   multiple of 32 that divides block_threads; then |object| is a shared array of
                   block_threads / 32 elements of a's type and the whole block must arrive). Every
@@ -116,7 +122,11 @@ typedef struct lw_kbuffer {
   lw_dtype dtype;
   bool written;
 } lw_kbuffer; /* not written: read-only for the whole launch */
-typedef struct lw_karray { lw_dtype dtype; uint32_t count; } lw_karray;
+/* |lanes| not 0 (local arrays of CPU kernels): the array stands in vector registers of so many
+ * elements each, and is touched by LOADV, STOREV, MOVEV and MULADDV alone, at constant elements;
+ * those, |width| and |count| are multiples of |lanes|. Arrays that meet have registers of one size.
+ */
+typedef struct lw_karray { lw_dtype dtype; uint32_t count, lanes; } lw_karray;
 
 typedef struct lw_kernel {
   lw_ktarget target;

@@ -61,13 +61,15 @@ static void plain_uses(plain_walk *w, uint32_t id, const lw_kinstr *in) {
     case LW_K_FRAG:
     case LW_K_MMA:
     case LW_K_LOADV:
-    case LW_K_STOREV: plain_mark_uses(w, in, true, true, true, true); break;
+    case LW_K_STOREV:
+    case LW_K_MOVEV: plain_mark_uses(w, in, true, true, true, true); break;
     case LW_K_LOAD:
     case LW_K_STORE:
     case LW_K_SGET:
     case LW_K_SSET:
     case LW_K_LGET:
     case LW_K_LSET: plain_mark_uses(w, in, true, true, true, false); break;
+    case LW_K_MULADDV: plain_mark_uses(w, in, false, true, true, true); break;
     default: {
       bool chain = plain_is_chain(in) && (w->flags[id] & USE_INDEX) != 0;
       plain_mark_uses(w, in, chain, chain, chain, chain);

@@ -24,6 +24,8 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_LSET] = "lset",
     [LW_K_SGETV] = "sgetv",
     [LW_K_SSETV] = "ssetv",
+    [LW_K_MOVEV] = "movev",
+    [LW_K_MULADDV] = "muladdv",
     [LW_K_COPY] = "copy",
     [LW_K_COPY_END] = "copy_end",
     [LW_K_COPY_WAIT] = "copy_wait",
@@ -196,6 +198,19 @@ static void kprint_operands(kprint *p, const lw_kinstr *in) {
       kprint_place(p, 'l', in->object, LW_NONE, in->b);
       if (in->op == LW_K_LSET) kprint_assign(p, in->d);
       break;
+    case LW_K_MOVEV:
+    case LW_K_MULADDV:
+      lw__text_add(p->out, " x%u", in->width);
+      kprint_place(p, 'l', in->object, LW_NONE, in->b);
+      if (in->op == LW_K_MOVEV) {
+        lw__text_add(p->out, " <-");
+      } else {
+        lw__text_add(p->out, " += ");
+        kprint_value(p, in->a);
+        lw__text_add(p->out, " *");
+      }
+      kprint_place(p, 'l', in->local, LW_NONE, in->d);
+      break;
     case LW_K_REDUCE: kprint_reduce(p, in); break;
     case LW_K_FOR: kprint_for(p, in); break;
     default: break;
@@ -238,8 +253,11 @@ static void kprint_header(const lw_kernel *kernel, lw_text *out) {
                  kernel->shared.data[i].count);
   }
   for (uint32_t i = 0; i < kernel->locals.count; i++) {
-    lw__text_add(out, "local l%u %s[%u]\n", i, lw_dtype_name(kernel->locals.data[i].dtype),
+    lw__text_add(out, "local l%u %s[%u]", i, lw_dtype_name(kernel->locals.data[i].dtype),
                  kernel->locals.data[i].count);
+    if (kernel->locals.data[i].lanes != 0)
+      lw__text_add(out, " in registers of %u", kernel->locals.data[i].lanes);
+    lw__text_add(out, "\n");
   }
 }
 

@@ -108,6 +108,31 @@ static const char *rule_index(const kverify *v, const lw_karray *array, lw_kval 
   return NULL;
 }
 
+/* What is said of arrays in registers: |count| and |width| whole registers, the first element known
+ * and the first of a register. */
+static const char *rule_registers(const kverify *v, const lw_karray *array, lw_kval index,
+                                  uint32_t width) {
+  int64_t at = 0;
+  if (array->lanes == 0) return NULL;
+  if (index != LW_NONE && !kv_is_const(v, index, &at))
+    return "elements in registers have constant indices";
+  return at % array->lanes == 0 && width % array->lanes == 0 ? NULL
+                                                             : "registers are touched as wholes";
+}
+
+/* Elements of a local array: |width| from |index| on. */
+static const char *rule_elements(const kverify *v, uint32_t local, lw_kval index, uint32_t width) {
+  if (local >= v->kernel->locals.count) return "no such local array";
+  const lw_karray *array = &v->kernel->locals.data[local];
+  if (width == 0 || width > array->count)
+    return "the width is 0 or more than the local array holds";
+  const char *error = rule_index(v, array, index, false);
+  int64_t at = 0;
+  if (error == NULL && index != LW_NONE && kv_is_const(v, index, &at) && at + width > array->count)
+    return "the elements end outside the local array";
+  return error == NULL ? rule_registers(v, array, index, width) : error;
+}
+
 static const char *rule_load(const kverify *v, const lw_kinstr *in) {
   const char *error = rule_place(v, in);
   if (error != NULL) return error;
@@ -125,17 +150,29 @@ static const char *rule_vector(const kverify *v, const lw_kinstr *in) {
   if (error != NULL) return error;
   const lw_kbuffer *buffer = &v->kernel->buffers.data[in->object];
   if (in->op == LW_K_STOREV && !buffer->written) return "a store to a buffer that is not written";
-  if (in->local >= v->kernel->locals.count) return "no such local array";
-  const lw_karray *array = &v->kernel->locals.data[in->local];
-  if (array->dtype != buffer->dtype) return "buffer and local array have different types";
-  if (in->width == 0 || in->width > array->count)
-    return "the width is 0 or more than the local array holds";
-  error = rule_index(v, array, in->d, false);
-  int64_t at = 0;
-  if (error == NULL && in->d != LW_NONE && kv_is_const(v, in->d, &at) &&
-      at + in->width > array->count)
-    return "the elements end outside the local array";
-  return error;
+  error = rule_elements(v, in->local, in->d, in->width);
+  if (error != NULL) return error;
+  return v->kernel->locals.data[in->local].dtype == buffer->dtype
+             ? NULL
+             : "buffer and local array have different types";
+}
+
+static const char *rule_locals(const kverify *v, const lw_kinstr *in) {
+  if (v->kernel->target != LW_KTARGET_CPU) return "vectors of local arrays are for CPUs";
+  const char *error = rule_elements(v, in->object, in->b, in->width);
+  if (error == NULL) error = rule_elements(v, in->local, in->d, in->width);
+  if (error != NULL) return error;
+  lw_dtype dtype = v->kernel->locals.data[in->object].dtype;
+  if (in->object == in->local || v->kernel->locals.data[in->local].dtype != dtype)
+    return "the local arrays are two, of one type";
+  uint32_t to = v->kernel->locals.data[in->object].lanes,
+           from = v->kernel->locals.data[in->local].lanes;
+  if (to != 0 && from != 0 && to != from) return "registers that meet are of one size";
+  if (in->op == LW_K_MOVEV)
+    return to != 0 || from != 0 ? NULL : "one of the arrays is in registers";
+  if (to == 0) return "sums stand in registers";
+  if (!kv_value_type(dtype) || dtype == LW_DTYPE_BOOL) return "the type has no products";
+  return kv_has(v, in->a, dtype) ? NULL : "the factor is of the arrays' type";
 }
 
 static const char *rule_array(const kverify *v, const lw_kinstr *in) {
@@ -145,6 +182,7 @@ static const char *rule_array(const kverify *v, const lw_kinstr *in) {
   const lw_karray *array = (shared ? v->kernel->shared.data : v->kernel->locals.data) + in->object;
   const char *error = rule_index(v, array, in->b, shared);
   if (error != NULL) return error;
+  if (!shared && array->lanes != 0) return "registers are touched as wholes";
   if (in->op == LW_K_SSET && in->c != LW_NONE && !kv_has(v, in->c, LW_DTYPE_BOOL))
     return "a predicate is a bool";
   lw_dtype dtype = lw__kvalue_type(array->dtype);
@@ -278,6 +316,8 @@ static const char *rule_instr(const kverify *v, const lw_kinstr *in) {
     case LW_K_COPY_WAIT: return in->width <= 6 ? NULL : "at most 6 groups stay under way";
     case LW_K_FRAG: return rule_frag(v, in);
     case LW_K_MMA: return rule_mma(v, in);
+    case LW_K_MOVEV:
+    case LW_K_MULADDV: return rule_locals(v, in);
     case LW_K_REDUCE: return rule_reduce(v, in);
     case LW_K_BARRIER: return v->kernel->target == LW_KTARGET_GPU ? NULL : "barriers are for GPUs";
     case LW_K_FOR: return rule_for(v, in);
@@ -323,6 +363,8 @@ static bool kv_gives_value(lw_kop op) {
     case LW_K_COPY_WAIT:
     case LW_K_FRAG:
     case LW_K_MMA:
+    case LW_K_MOVEV:
+    case LW_K_MULADDV:
     case LW_K_BARRIER:
     case LW_K_IF: return false;
     default: return true;
@@ -361,6 +403,7 @@ static const char *rule_in_vector(const kverify *v, const lw_kinstr *in) {
   if (in->op == LW_K_LSET && (in->b == LW_NONE || kv_instr(v, in->b)->op == LW_K_CONST))
     return "the iterations of a vector loop write distinct elements";
   if (in->op == LW_K_FOR && in->loop == LW_KLOOP_VECTOR) return "vector loops do not nest";
+  if (in->op == LW_K_MOVEV || in->op == LW_K_MULADDV) return "vectors in a vector loop";
   return NULL;
 }
 
@@ -392,6 +435,9 @@ static const char *rule_arrays(const lw_karray *arrays, uint32_t count) {
     if (!kv_memory_type(arrays[i].dtype)) return "an array has an element type";
     if (arrays[i].count == 0 || arrays[i].count > INT32_MAX / 16)
       return "an array has 1 to 2^27 elements";
+    uint32_t lanes = arrays[i].lanes;
+    if (lanes != 0 && ((lanes & (lanes - 1)) != 0 || arrays[i].count % lanes != 0))
+      return "an array in registers fills them, and they hold a power of two of elements";
   }
   return NULL;
 }
@@ -443,6 +489,11 @@ static const char *rule_kernel(const lw_kernel *kernel) {
     if (!kv_memory_type(kernel->buffers.data[i].dtype)) return "a buffer has an element type";
   const char *error = rule_arrays(kernel->shared.data, kernel->shared.count);
   if (error == NULL) error = rule_arrays(kernel->locals.data, kernel->locals.count);
+  for (uint32_t i = 0; i < kernel->shared.count && error == NULL; i++)
+    if (kernel->shared.data[i].lanes != 0) error = "a shared array is not in registers";
+  for (uint32_t i = 0; i < kernel->locals.count && error == NULL; i++)
+    if (kernel->locals.data[i].lanes != 0 && kernel->target != LW_KTARGET_CPU)
+      error = "arrays in vector registers are for CPUs";
   if (error == NULL && kernel->regions.count == 0) error = "a kernel has a body";
   if (error == NULL && kernel->product.present) error = rule_product(kernel);
   return error;

@@ -1,168 +1,502 @@
-/* contraction_cpu.c: generic products and convolutions for CPUs: a few rows m times a vector of
- * lanes along n, accumulated over k in registers or first-level cache, then the epilogue on the
- * lanes. */
-#include "compiler/lower/contraction.h"
+/* contraction_cpu.c: products and convolutions for CPUs. A block computes tiles x panels register
+ * tiles, slice by slice along k:
+ *
+ *   for each slice of k
+ *     panels of the lanes' operand into a local array, [k][lane]  (or they lie packed in a buffer)
+ *     for each tile of rows
+ *       its rows of the other operand into a local array
+ *       for each panel: sums into registers, += row[k] * panel[k][lanes] for all k, and back
+ *   the epilogue, row by row, vectors along the lanes
+ *
+ * Every sum takes its products in the order of k whatever the tiles are, so a result depends
+ * neither on the number of rows nor on how they are shared out. */
+#include "compiler/lower/contraction_cpu.h"
 
-enum { most_lanes = 32, rows_per_tile = 4, few_lanes = 8 };
-
-typedef struct lanes_nest {
+typedef struct tiles_nest {
   lw_nest nest;
-  lw_contraction_space space; /* n = nq * lanes + lane */
-  lw_ix nq, lane;
-  int64_t lanes, rows; /* of a tile */
+  lw_cpu_tile tile;
   lw_dtype type;
-  lw_kval lane_count; /* lanes in use */
-} lanes_nest;
+  int64_t batch, k;
+  lw_ix b, row, panel, lane, k_var; /* panel LW_NONE: lane is the whole index of a lane */
+  lw_elem row_factor, lane_factor;
+  int64_t row_extent, lane_extent; /* at the time of compiling */
+  lw_kval row_total, lane_total;   /* i64, at run time */
+  lw_kval first_row, first_panel;  /* i64, of the block */
+  lw_kval tile_count, panel_count; /* i32, of the block */
+  lw_kval slice, slice_k;          /* first k (i64) and number (i32) of the slice */
+  uint32_t sums, panels, rows;     /* local arrays */
+  uint32_t buffer, scratch;        /* of packed panels */
+  int64_t packed_batch;            /* 1: all batches share the panels */
+  bool along_k;                    /* the row operand lies along k in memory */
+} tiles_nest;
 
-static lw_kval c64(lanes_nest *t, int64_t x) {
+static lw_kval c64(tiles_nest *t, int64_t x) {
   return lw__kb_const_i(&t->nest.kb, LW_DTYPE_I64, x);
 }
-static lw_kval c32(lanes_nest *t, int64_t x) {
+static lw_kval c32(tiles_nest *t, int64_t x) {
   return lw__kb_const_i(&t->nest.kb, LW_DTYPE_I32, x);
 }
-static lw_kval wide(lanes_nest *t, lw_kval a) { return lw__kb_cast(&t->nest.kb, a, LW_DTYPE_I64); }
-static lw_kval narrow(lanes_nest *t, lw_kval a) {
+static lw_kval wide(tiles_nest *t, lw_kval a) { return lw__kb_cast(&t->nest.kb, a, LW_DTYPE_I64); }
+static lw_kval narrow(tiles_nest *t, lw_kval a) {
   return lw__kb_cast(&t->nest.kb, a, LW_DTYPE_I32);
 }
-static lw_kval f2(lanes_nest *t, lw_fn f, lw_kval a, lw_kval b) {
+static lw_kval f2(tiles_nest *t, lw_fn f, lw_kval a, lw_kval b) {
   return lw__kb_fn(&t->nest.kb, f, a, b, LW_NONE);
 }
+/* a * scale + b, i32. */
+static lw_kval scaled(tiles_nest *t, lw_kval a, int64_t scale, lw_kval b) {
+  return f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, a, c32(t, scale)), b);
+}
 
-/* Lanes that stay clear of the divisions in n's addresses, if there are enough of them. */
-static lw_status choose_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
-                              int64_t *out) {
+static lw_kval zero_of(tiles_nest *t) {
+  return lw__dtype_is_float(t->type) ? lw__kb_const_f(&t->nest.kb, t->type, 0)
+                                     : lw__kb_const_i(&t->nest.kb, t->type, 0);
+}
+
+/* A loop over i32 0 .. count-1; none when the count is known to be 1. */
+static lw_kval open_loop(tiles_nest *t, lw_kval count, lw_kloop loop, bool *out_open) {
+  lw_scalar known;
+  *out_open = !lw__kb_is_const(&t->nest.kb, count, &known) || known.i != 1;
+  return *out_open ? lw__kb_for(&t->nest.kb, LW_DTYPE_I32, c32(t, 0), count, c32(t, 1), loop)
+                   : c32(t, 0);
+}
+
+static void close_loop(tiles_nest *t, bool open) {
+  if (open) lw__kb_end(&t->nest.kb);
+  lw__nest_forget(&t->nest);
+}
+
+static lw_kval open_vector(tiles_nest *t, lw_kval from, lw_kval to) {
+  return lw__kb_for(&t->nest.kb, LW_DTYPE_I32, from, to, c32(t, 1), LW_KLOOP_VECTOR);
+}
+
+/* min(most, total - first) as i32, |most| itself where it always fits. */
+static lw_kval clipped(tiles_nest *t, int64_t most, lw_kval total, lw_kval first, bool fits) {
+  if (fits) return c32(t, most);
+  return narrow(t, f2(t, LW_FN_MIN, c64(t, most), f2(t, LW_FN_SUB, total, first)));
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------*/
+
+static lw_kval panel_number(tiles_nest *t, lw_kval p) {
+  return f2(t, LW_FN_ADD, t->first_panel, wide(t, p));
+}
+
+/* Lanes in use of panel |number|. A number of rows that only the run knows may end anywhere. */
+static lw_kval lanes_in_use(tiles_nest *t, lw_kval number) {
+  bool fits = !t->tile.swap && t->lane_extent % t->tile.lanes == 0;
+  return clipped(t, t->tile.lanes, t->lane_total, f2(t, LW_FN_MUL, number, c64(t, t->tile.lanes)),
+                 fits);
+}
+
+static lw_status bind_lane(tiles_nest *t, lw_kval number, lw_kval lane) {
+  if (t->panel == LW_NONE)
+    return lw__nest_bind(
+        &t->nest, t->lane,
+        f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->tile.lanes)), wide(t, lane)));
+  LW_TRY(lw__nest_bind(&t->nest, t->panel, number));
+  return lw__nest_bind(&t->nest, t->lane, lane);
+}
+
+/* ---- packing ----------------------------------------------------------------------------------*/
+
+/* One element of a panel, from the lanes' operand at what is bound, to |at| of the local array or
+ * |base| + |at| of the buffer. */
+static void put_panel(tiles_nest *t, lw_kval base, lw_kval at, lw_kval value) {
+  if (t->tile.packed)
+    lw__kb_store(&t->nest.kb, t->buffer, base, at, LW_NONE, value);
+  else
+    lw__kb_lset(&t->nest.kb, t->panels, at, value);
+}
+
+static lw_status put_lane(tiles_nest *t, lw_kval number, lw_kval lane, lw_kval k, lw_kval base,
+                          lw_kval at) {
+  LW_TRY(bind_lane(t, number, lane));
+  LW_TRY(lw__nest_bind(&t->nest, t->k_var, k));
+  put_panel(t, base, at, lw__contraction_factor(&t->nest, t->lane_factor, t->type));
+  return LW_OK;
+}
+
+/* Panel |number|, k from |first_k| on, |count| of them, to |at| on; lanes that are not in use
+ * become zeros. The loop inside runs along what is contiguous in memory. */
+static lw_status pack_panel(tiles_nest *t, lw_kval number, lw_kval first_k, lw_kval count,
+                            lw_kval base, lw_kval at) {
+  lw_region *region = t->nest.region;
+  bool turned = lw__contraction_runs_along(region, t->lane_factor, t->k_var) &&
+                !lw__contraction_runs_along(region, t->lane_factor, t->lane);
+  lw_kval used = lanes_in_use(t, number), lanes = c32(t, t->tile.lanes), k, lane;
+  bool outer;
+  if (turned) {
+    lane = open_loop(t, used, LW_KLOOP_SERIAL, &outer);
+    k = open_vector(t, c32(t, 0), count);
+  } else {
+    k = open_loop(t, count, LW_KLOOP_SERIAL, &outer);
+    lane = open_vector(t, c32(t, 0), used);
+  }
+  LW_TRY(put_lane(t, number, lane, f2(t, LW_FN_ADD, first_k, wide(t, k)), base,
+                  f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane))));
+  close_loop(t, true);
+  close_loop(t, outer);
+  if (used == lanes) return LW_OK;
+  k = open_loop(t, count, LW_KLOOP_SERIAL, &outer);
+  lane = open_vector(t, used, lanes);
+  put_panel(t, base, f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane)), zero_of(t));
+  close_loop(t, true);
+  close_loop(t, outer);
+  return LW_OK;
+}
+
+static lw_status pack_panels(tiles_nest *t) {
+  bool open;
+  lw_kval p = open_loop(t, t->panel_count, LW_KLOOP_SERIAL, &open);
+  LW_TRY(pack_panel(t, panel_number(t, p), t->slice, t->slice_k, LW_NONE,
+                    f2(t, LW_FN_MUL, p, c32(t, t->tile.depth * t->tile.lanes))));
+  close_loop(t, open);
+  return LW_OK;
+}
+
+/* The rows of one tile. Rows past the end repeat the last one. */
+static lw_status pack_rows(tiles_nest *t, lw_kval tile) {
+  bool outer;
+  lw_kval r, k, zero = c32(t, 0);
+  if (t->along_k) {
+    r = open_loop(t, c32(t, t->tile.rows), LW_KLOOP_SERIAL, &outer);
+    k = open_vector(t, zero, t->slice_k);
+  } else {
+    k = open_loop(t, t->slice_k, LW_KLOOP_SERIAL, &outer);
+    r = open_vector(t, zero, c32(t, t->tile.rows));
+  }
+  lw_kval row = f2(t, LW_FN_ADD, t->first_row, wide(t, scaled(t, tile, t->tile.rows, r)));
+  if (t->tile.rows > 1 || t->tile.tiles > 1)
+    row = f2(t, LW_FN_MIN, row, f2(t, LW_FN_SUB, t->row_total, c64(t, 1)));
+  LW_TRY(lw__nest_bind(&t->nest, t->row, row));
+  LW_TRY(lw__nest_bind(&t->nest, t->k_var, f2(t, LW_FN_ADD, t->slice, wide(t, k))));
+  lw_kval at = t->along_k ? scaled(t, r, t->tile.depth, k) : scaled(t, k, t->tile.rows, r);
+  lw__kb_lset(&t->nest.kb, t->rows, at, lw__contraction_factor(&t->nest, t->row_factor, t->type));
+  close_loop(t, true);
+  close_loop(t, outer);
+  return LW_OK;
+}
+
+/* ---- products ---------------------------------------------------------------------------------*/
+
+/* Sums of one register tile, from the local array into registers or back. */
+static void move_sums(tiles_nest *t, uint32_t registers, lw_kval at, bool load) {
+  lw_kbuilder *kb = &t->nest.kb;
+  int64_t step = t->tile.panels * t->tile.lanes;
+  uint32_t width = (uint32_t)t->tile.lanes;
+  for (int64_t r = 0; r < t->tile.rows; r++) {
+    lw_kval place = f2(t, LW_FN_ADD, at, c32(t, r * step)), in = c32(t, r * t->tile.lanes);
+    if (load)
+      lw__kb_movev(kb, registers, in, t->sums, place, width);
+    else
+      lw__kb_movev(kb, t->sums, place, registers, in, width);
+  }
+}
+
+/* Where panel |p| of the slice begins in the buffer, i64. */
+static lw_kval packed_base(tiles_nest *t, lw_kval batch, lw_kval number, lw_kval slice) {
+  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes);
+  if (t->packed_batch > 1)
+    number = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, batch, c64(t, panels)), number);
+  lw_kval k = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->k)), slice);
+  return f2(t, LW_FN_MUL, k, c64(t, t->tile.lanes));
+}
+
+static void multiply(tiles_nest *t, lw_kval batch, lw_kval tile, lw_kval p, uint32_t sums,
+                     uint32_t right) {
+  lw_kbuilder *kb = &t->nest.kb;
+  const lw_cpu_tile *s = &t->tile;
+  uint32_t width = (uint32_t)s->lanes;
+  lw_kval at =
+      scaled(t, tile, s->rows * s->panels * s->lanes, f2(t, LW_FN_MUL, p, c32(t, s->lanes)));
+  lw_kval base = s->packed ? packed_base(t, batch, panel_number(t, p), t->slice) : LW_NONE;
+  lw_kval first = f2(t, LW_FN_MUL, p, c32(t, s->depth * s->lanes));
+  move_sums(t, sums, at, true);
+  lw_kval k = lw__kb_for(kb, LW_DTYPE_I32, c32(t, 0), t->slice_k, c32(t, 1), LW_KLOOP_SERIAL);
+  lw_kval place = f2(t, LW_FN_MUL, k, c32(t, s->lanes));
+  if (s->packed)
+    lw__kb_loadv(kb, t->buffer, base, place, LW_NONE, right, LW_NONE, width);
+  else
+    lw__kb_movev(kb, right, LW_NONE, t->panels, f2(t, LW_FN_ADD, first, place), width);
+  for (int64_t r = 0; r < s->rows; r++) {
+    lw_kval from =
+        t->along_k ? f2(t, LW_FN_ADD, k, c32(t, r * s->depth)) : scaled(t, k, s->rows, c32(t, r));
+    lw__kb_muladdv(kb, sums, c32(t, r * s->lanes), lw__kb_lget(kb, t->rows, from), right, LW_NONE,
+                   width);
+  }
+  lw__kb_end(kb);
+  move_sums(t, sums, at, false);
+}
+
+static lw_status multiply_slice(tiles_nest *t, lw_kval batch, uint32_t sums, uint32_t right) {
+  bool tiles_open, panels_open;
+  if (!t->tile.packed) LW_TRY(pack_panels(t));
+  lw_kval tile = open_loop(t, t->tile_count, LW_KLOOP_SERIAL, &tiles_open);
+  LW_TRY(pack_rows(t, tile));
+  lw_kval p = open_loop(t, t->panel_count, LW_KLOOP_SERIAL, &panels_open);
+  multiply(t, batch, tile, p, sums, right);
+  close_loop(t, panels_open);
+  close_loop(t, tiles_open);
+  return LW_OK;
+}
+
+static lw_status multiply_all(tiles_nest *t, lw_kval batch) {
+  lw_kbuilder *kb = &t->nest.kb;
+  const lw_cpu_tile *s = &t->tile;
+  uint32_t lanes = (uint32_t)s->vector;
+  uint32_t sums = lw__kb_registers(kb, t->type, (uint32_t)(s->rows * s->lanes), lanes);
+  uint32_t right = lw__kb_registers(kb, t->type, (uint32_t)s->lanes, lanes);
+  t->rows = lw__kb_local(kb, t->type, (uint32_t)(s->rows * s->depth));
+  if (!s->packed)
+    t->panels = lw__kb_local(kb, t->type, (uint32_t)(s->panels * s->depth * s->lanes));
+  bool sliced = t->k > s->depth;
+  t->slice = c64(t, 0);
+  if (sliced)
+    t->slice =
+        lw__kb_for(kb, LW_DTYPE_I64, c64(t, 0), c64(t, t->k), c64(t, s->depth), LW_KLOOP_SERIAL);
+  t->slice_k = clipped(t, s->depth, c64(t, t->k), t->slice, t->k % s->depth == 0);
+  LW_TRY(multiply_slice(t, batch, sums, right));
+  close_loop(t, sliced);
+  return LW_OK;
+}
+
+/* ---- results ----------------------------------------------------------------------------------*/
+
+static void clear_sums(tiles_nest *t) {
+  lw_kval count =
+      f2(t, LW_FN_MUL, t->tile_count, c32(t, t->tile.rows * t->tile.panels * t->tile.lanes));
+  lw_kval i = open_vector(t, c32(t, 0), count);
+  lw__kb_lset(&t->nest.kb, t->sums, i, zero_of(t));
+  close_loop(t, true);
+}
+
+static lw_status store_sums(tiles_nest *t) {
+  lw_region *region = t->nest.region;
+  const lw_cpu_tile *s = &t->tile;
+  bool rows_open, panels_open;
+  lw_kval rows = clipped(t, s->rows * s->tiles, t->row_total, t->first_row,
+                         s->swap && t->row_extent % (s->rows * s->tiles) == 0);
+  lw_kval r = open_loop(t, rows, LW_KLOOP_SERIAL, &rows_open);
+  LW_TRY(lw__nest_bind(&t->nest, t->row, f2(t, LW_FN_ADD, t->first_row, wide(t, r))));
+  lw_kval p = open_loop(t, t->panel_count, LW_KLOOP_SERIAL, &panels_open);
+  lw_kval number = panel_number(t, p);
+  lw_kval lane = open_vector(t, c32(t, 0), lanes_in_use(t, number));
+  LW_TRY(bind_lane(t, number, lane));
+  lw_kval at = scaled(t, scaled(t, r, s->panels, p), s->lanes, lane);
+  LW_TRY(lw__nest_leaf(&t->nest, lw__node(region->ctx->graph, region->anchor)->result,
+                       lw__kb_lget(&t->nest.kb, t->sums, at), LW_NONE));
+  for (uint32_t o = 0; o < region->outputs.count; o++)
+    lw__nest_store(&t->nest, &region->outputs.data[o], LW_NONE);
+  close_loop(t, true);
+  close_loop(t, panels_open);
+  close_loop(t, rows_open);
+  return LW_OK;
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------*/
+
+/* Blocks count along n fastest, then m, then the batch. */
+static lw_status block_body(tiles_nest *t, int64_t *out_grid) {
+  const lw_cpu_tile *s = &t->tile;
+  lw_kbuilder *kb = &t->nest.kb;
+  int64_t row_blocks = lw__ceil_div(t->row_extent, s->rows * s->tiles);
+  int64_t all_panels = lw__ceil_div(t->lane_extent, s->lanes);
+  int64_t lane_blocks = lw__ceil_div(all_panels, s->panels);
+  if (!lw__mul_i64(row_blocks, lane_blocks, out_grid) ||
+      !lw__mul_i64(*out_grid, t->batch, out_grid))
+    return LW_STATUS_UNSUPPORTED;
+  lw_kval m_total = lw__kb_scalar(kb, lw__kb_scalar_arg(kb)), block = lw__kb_block(kb);
+  t->row_total = s->swap ? c64(t, t->row_extent) : m_total;
+  t->lane_total = s->swap ? m_total : c64(t, t->lane_extent);
+  int64_t n_blocks = s->swap ? row_blocks : lane_blocks,
+          m_blocks = s->swap ? lane_blocks : row_blocks;
+  lw_kval n_block = f2(t, LW_FN_REM, block, c64(t, n_blocks)),
+          m_block = f2(t, LW_FN_DIV, block, c64(t, n_blocks)), batch = c64(t, 0);
+  if (t->batch > 1) {
+    batch = f2(t, LW_FN_DIV, m_block, c64(t, m_blocks));
+    m_block = f2(t, LW_FN_REM, m_block, c64(t, m_blocks));
+  }
+  LW_TRY(lw__nest_bind(&t->nest, t->b, batch));
+  t->first_row = f2(t, LW_FN_MUL, s->swap ? n_block : m_block, c64(t, s->rows * s->tiles));
+  t->first_panel = f2(t, LW_FN_MUL, s->swap ? m_block : n_block, c64(t, s->panels));
+  lw_kval left = f2(t, LW_FN_SUB, t->row_total, t->first_row),
+          up = f2(t, LW_FN_ADD, left, c64(t, s->rows - 1));
+  t->tile_count =
+      clipped(t, s->tiles, f2(t, LW_FN_DIV, up, c64(t, s->rows)), c64(t, 0), s->tiles == 1);
+  lw_kval panels = c64(t, all_panels);
+  if (s->swap)
+    panels =
+        f2(t, LW_FN_DIV, f2(t, LW_FN_ADD, t->lane_total, c64(t, s->lanes - 1)), c64(t, s->lanes));
+  t->panel_count = clipped(t, s->panels, panels, t->first_panel,
+                           s->panels == 1 || (!s->swap && all_panels % s->panels == 0));
+  t->sums = lw__kb_local(kb, t->type, (uint32_t)(s->tiles * s->rows * s->panels * s->lanes));
+  clear_sums(t);
+  if (t->k > 0) LW_TRY(multiply_all(t, batch));
+  return store_sums(t);
+}
+
+static lw_status build_products(tiles_nest *t, lw_region *region, const lw_lower_options *options,
+                                lw_diag *diag, lw_lowered *out) {
+  int64_t grid;
+  LW_TRY(lw__nest_init(&t->nest, region, options, out, region->cls, 1));
+  if (t->tile.packed) t->buffer = lw__nest_scratch(&t->nest, out, t->scratch, t->type, false);
+  LW_TRY(block_body(t, &grid));
+  return lw__nest_finish(&t->nest, grid, &region->m, 1, diag);
+}
+
+/* One block a panel. */
+static lw_status build_packing(tiles_nest *t, lw_region *region, const lw_lower_options *options,
+                               lw_diag *diag, lw_lowered *out) {
+  lw_kbuilder *kb = &t->nest.kb;
+  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes);
+  LW_TRY(lw__nest_init(&t->nest, region, options, out, LW_KCLASS_MAP, 1));
+  t->buffer = lw__nest_scratch(&t->nest, out, t->scratch, t->type, true);
+  lw_kval block = lw__kb_block(kb), batch = c64(t, 0);
+  if (t->packed_batch > 1) {
+    batch = f2(t, LW_FN_DIV, block, c64(t, panels));
+    block = f2(t, LW_FN_REM, block, c64(t, panels));
+  }
+  t->lane_total = c64(t, t->lane_extent);
+  LW_TRY(lw__nest_bind(&t->nest, t->b, batch));
+  LW_TRY(pack_panel(t, block, c64(t, 0), narrow(t, c64(t, t->k)),
+                    packed_base(t, batch, block, c64(t, 0)), c32(t, 0)));
+  LW_TRY(lw__nest_finish(&t->nest, t->packed_batch * panels, NULL, 0, diag));
+  lw__nest_deinit(&t->nest);
+  return LW_OK;
+}
+
+/* ---- choices ----------------------------------------------------------------------------------*/
+
+/* Is everything that |e| reads known once the weights are? */
+static bool is_constant(const lw_region *region, lw_elem e) {
+  if (e == LW_NONE) return true;
+  const lw_elem_node *n = lw__elem_node(&region->pool, e);
+  bool reads = n->kind == LW_ELEM_LOAD || n->kind == LW_ELEM_GATHER;
+  if (n->kind == LW_ELEM_LEAF || (reads && region->ctx->constant[n->value] == 0)) return false;
+  for (int i = 0; i < 3; i++)
+    if (!is_constant(region, n->arg[i])) return false;
+  for (uint32_t i = 0; i < n->coord_count; i++)
+    if (!is_constant(region, region->pool.coords.data[n->coord_begin + i].elem)) return false;
+  return true;
+}
+
+static bool depends_on(const lw_region *region, lw_elem e, lw_ix var) {
+  const lw_ix_pool *ix = &region->pool.ix;
+  if (e == LW_NONE || lw__ix_node(ix, var)->kind != LW_IX_VAR) return false;
+  uint32_t number = lw__ix_var_number(ix, var);
+  const lw_elem_node *n = lw__elem_node(&region->pool, e);
+  if (n->ix != LW_NONE && lw__ix_depends(ix, n->ix, number)) return true;
+  for (int i = 0; i < 3; i++)
+    if (depends_on(region, n->arg[i], var)) return true;
+  for (uint32_t i = 0; i < n->coord_count; i++) {
+    const lw_elem_coord *c = &region->pool.coords.data[n->coord_begin + i];
+    if (depends_on(region, c->elem, var) || (c->ix != LW_NONE && lw__ix_depends(ix, c->ix, number)))
+      return true;
+  }
+  return false;
+}
+
+/* Few columns are rows of the turned product. */
+static bool should_swap(const lw_region *region, int64_t vector) {
+  return region->n * 2 <= vector && region->m >= 2 * region->n;
+}
+
+static double pack_cost(lw_region *region, lw_elem factor, lw_ix lane, lw_ix k) {
+  if (lw__elem_node(&region->pool, factor)->kind != LW_ELEM_LOAD) return 4;
+  if (lw__contraction_runs_along(region, factor, lane)) return 0.2;
+  return lw__contraction_runs_along(region, factor, k) ? 1.5 : 3;
+}
+
+/* Looks at the region in its plain space. */
+static lw_status choose(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                        const lw_lower_options *options, lw_cpu_tile *tile) {
   lw_region plain;
   lw_ix space[4];
+  lw_vec_i64 divisors = {0};
   lw_status status = lw__region_init(&plain, ctx, nodes, count);
   if (status == LW_OK) {
     lw__region_plain_space(&plain, space);
     status = lw__region_place(&plain, space);
   }
-  int64_t clear = 1;
-  if (status == LW_OK)
-    status = lw__nest_lane_limit(&plain, space[2], most_lanes, most_lanes, &clear);
-  *out = clear >= few_lanes ? clear : lw__min_i64(most_lanes, lw__max_i64(1, plain.n));
+  if (status == LW_OK && plain.elements > 0) {
+    lw_cpu_extents x = {.batch = plain.b, .k = plain.k, .divisors = &divisors};
+    x.bytes = (int64_t)lw_dtype_size_bytes(lw__contraction_type(&plain));
+    tile->swap = should_swap(&plain, options->profile->vector_bytes / x.bytes);
+    lw_ix lane = tile->swap ? space[1] : space[2];
+    lw_elem factor = tile->swap ? plain.lhs : plain.rhs;
+    x.rows = tile->swap ? plain.n : plain.m;
+    x.lanes = tile->swap ? plain.m : plain.n;
+    x.packed = x.k > 0 && is_constant(&plain, factor);
+    x.pack_cost = x.k > 0 ? pack_cost(&plain, factor, lane, space[3]) : 0;
+    status = lw__nest_divisors(&plain, lane, &divisors);
+    if (status == LW_OK) lw__cpu_tile_choose(options->profile, &x, tile);
+  }
+  lw_vec_free(&divisors);
   lw__region_deinit(&plain);
   return status;
 }
 
-static lw_kval open_lane_loop(lanes_nest *t) {
-  return lw__kb_for(&t->nest.kb, LW_DTYPE_I32, c32(t, 0), t->lane_count, c32(t, 1),
-                    LW_KLOOP_VECTOR);
-}
-
-static void close_loop(lanes_nest *t) {
-  lw__kb_end(&t->nest.kb);
-  lw__nest_forget(&t->nest);
-}
-
-static lw_kval cell(lanes_nest *t, lw_kval row, lw_kval lane) {
-  return f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, row, c32(t, t->lanes)), lane);
-}
-
-static void clear_tile(lanes_nest *t, uint32_t acc) {
-  lw_kbuilder *kb = &t->nest.kb;
-  lw_kval zero =
-      lw__dtype_is_float(t->type) ? lw__kb_const_f(kb, t->type, 0) : lw__kb_const_i(kb, t->type, 0);
-  lw_kval i = lw__kb_for_n(kb, t->rows * t->lanes, LW_KLOOP_VECTOR);
-  lw__kb_lset(kb, acc, i, zero);
-  close_loop(t);
-}
-
-/* One k: the lanes of rhs once, then every row. */
-static lw_status multiply(lanes_nest *t, lw_kval m0, lw_kval m_last, uint32_t acc, uint32_t right) {
-  lw_region *region = t->nest.region;
-  lw_kbuilder *kb = &t->nest.kb;
-  lw_kval k =
-      lw__kb_for(kb, LW_DTYPE_I64, c64(t, 0), c64(t, region->k), c64(t, 1), LW_KLOOP_SERIAL);
-  LW_TRY(lw__nest_bind(&t->nest, t->space.k, k));
-  lw_kval lane = open_lane_loop(t);
-  LW_TRY(lw__nest_bind(&t->nest, t->lane, lane));
-  lw__kb_lset(kb, right, lane, lw__contraction_factor(&t->nest, region->rhs, t->type));
-  close_loop(t);
-  lw_kval i = lw__kb_for_n(kb, t->rows, LW_KLOOP_UNROLL);
-  LW_TRY(lw__nest_bind(&t->nest, t->space.m,
-                       f2(t, LW_FN_MIN, f2(t, LW_FN_ADD, m0, wide(t, i)), m_last)));
-  lw_kval left = lw__contraction_factor(&t->nest, region->lhs, t->type);
-  lane = open_lane_loop(t);
-  lw_kval at = cell(t, i, lane);
-  lw_kval product = f2(t, LW_FN_MUL, left, lw__kb_lget(kb, right, lane));
-  lw__kb_lset(kb, acc, at, f2(t, LW_FN_ADD, lw__kb_lget(kb, acc, at), product));
-  close_loop(t);
-  close_loop(t);
-  close_loop(t);
-  return LW_OK;
-}
-
-static lw_status store_tile(lanes_nest *t, lw_kval m0, lw_kval row_count, uint32_t acc) {
-  lw_region *region = t->nest.region;
-  lw_kbuilder *kb = &t->nest.kb;
-  lw_kval i = lw__kb_for(kb, LW_DTYPE_I32, c32(t, 0), row_count, c32(t, 1), LW_KLOOP_SERIAL);
-  LW_TRY(lw__nest_bind(&t->nest, t->space.m, f2(t, LW_FN_ADD, m0, wide(t, i))));
-  lw_kval lane = open_lane_loop(t);
-  LW_TRY(lw__nest_bind(&t->nest, t->lane, lane));
-  LW_TRY(lw__nest_leaf(&t->nest, lw__node(region->ctx->graph, region->anchor)->result,
-                       lw__kb_lget(kb, acc, cell(t, i, lane)), LW_NONE));
-  for (uint32_t o = 0; o < region->outputs.count; o++)
-    lw__nest_store(&t->nest, &region->outputs.data[o], LW_NONE);
-  close_loop(t);
-  close_loop(t);
-  return LW_OK;
-}
-
-static lw_status kernel_body(lanes_nest *t, int64_t *out_grid) {
-  lw_region *region = t->nest.region;
-  lw_kbuilder *kb = &t->nest.kb;
-  int64_t tiles_n = lw__ceil_div(region->n, t->lanes), tiles_m = lw__ceil_div(region->m, t->rows);
-  if (!lw__mul_i64(tiles_n, tiles_m, out_grid) || !lw__mul_i64(*out_grid, region->b, out_grid))
-    return LW_STATUS_UNSUPPORTED;
-  lw_kval block = lw__kb_block(kb), rows = lw__kb_scalar(kb, lw__kb_scalar_arg(kb));
-  lw_kval nq = f2(t, LW_FN_REM, block, c64(t, tiles_n)),
-          rest = f2(t, LW_FN_DIV, block, c64(t, tiles_n));
-  lw_kval tile_m = region->b > 1 ? f2(t, LW_FN_REM, rest, c64(t, tiles_m)) : rest;
-  LW_TRY(lw__nest_bind(&t->nest, t->space.b,
-                       region->b > 1 ? f2(t, LW_FN_DIV, rest, c64(t, tiles_m)) : c64(t, 0)));
-  LW_TRY(lw__nest_bind(&t->nest, t->nq, nq));
-  lw_kval m0 = f2(t, LW_FN_MUL, tile_m, c64(t, t->rows)), left = f2(t, LW_FN_SUB, rows, m0);
-  t->lane_count = c32(t, t->lanes);
-  if (region->n % t->lanes) {
-    lw_kval rest_n = f2(t, LW_FN_SUB, c64(t, region->n), f2(t, LW_FN_MUL, nq, c64(t, t->lanes)));
-    t->lane_count = narrow(t, f2(t, LW_FN_MIN, c64(t, t->lanes), rest_n));
-  }
-  uint32_t acc = lw__kb_local(kb, t->type, (uint32_t)(t->rows * t->lanes)),
-           right = lw__kb_local(kb, t->type, (uint32_t)t->lanes);
-  clear_tile(t, acc);
-  if (region->k > 0) LW_TRY(multiply(t, m0, f2(t, LW_FN_SUB, rows, c64(t, 1)), acc, right));
-  return store_tile(t, m0, narrow(t, f2(t, LW_FN_MIN, left, c64(t, t->rows))), acc);
-}
-
-static lw_status build(lanes_nest *t, lw_region *region, const lw_lower_options *options,
-                       lw_diag *diag, lw_lowered *out) {
+/* The region in its space: b, rows, lanes and k, lanes as panel * lanes + lane where |split|. */
+static lw_status place(tiles_nest *t, lw_region *region, bool split) {
   lw_ix_pool *ix = &region->pool.ix;
   lw_ix space[4];
-  int64_t grid;
-  t->rows = lw__min_i64(rows_per_tile, region->m);
-  t->type = lw__contraction_type(region);
+  bool swap = t->tile.swap;
   lw__region_plain_space(region, space);
-  t->nq = lw__region_var(region, lw__ceil_div(region->n, t->lanes));
-  t->lane = lw__region_var(region, t->lanes);
-  space[2] = lw__ix_add(ix, lw__ix_affine(ix, t->nq, t->lanes, 0), t->lane);
-  t->space = (lw_contraction_space){space[0], space[1], space[2], space[3]};
+  t->b = space[0];
+  t->row = space[swap ? 2 : 1];
+  t->lane = space[swap ? 1 : 2];
+  t->k_var = space[3];
+  t->panel = LW_NONE;
+  t->row_extent = swap ? region->n : region->m;
+  t->lane_extent = swap ? region->m : region->n;
+  t->batch = region->b;
+  t->k = region->k;
+  t->type = lw__contraction_type(region);
+  if (split) {
+    t->panel = lw__region_var(region, lw__ceil_div(t->lane_extent, t->tile.lanes));
+    t->lane = lw__region_var(region, t->tile.lanes);
+    space[swap ? 1 : 2] = lw__ix_add(ix, lw__ix_affine(ix, t->panel, t->tile.lanes, 0), t->lane);
+  }
   LW_TRY(lw__region_place(region, space));
-  LW_TRY(lw__nest_init(&t->nest, region, options, out, region->cls, 1));
-  LW_TRY(kernel_body(t, &grid));
-  LW_TRY(lw__nest_finish(&t->nest, grid, &region->m, 1, diag));
-  return lw__arena_printf(&out->arena, &out->schedule, "tiles of %lld rows, %lld lanes",
-                          (long long)t->rows, (long long)t->lanes);
+  t->row_factor = swap ? region->rhs : region->lhs;
+  t->lane_factor = swap ? region->lhs : region->rhs;
+  t->along_k = t->k > 0 && lw__contraction_runs_along(region, t->row_factor, t->k_var);
+  return LW_OK;
 }
 
-static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
-                             int64_t lanes, const lw_lower_options *options, lw_diag *diag,
-                             lw_lowered *out) {
-  lanes_nest t = {.lanes = lanes};
+static lw_status add_scratch(tiles_nest *t, lw_region *region, lw_lowered *out) {
+  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes), bytes;
+  t->packed_batch = depends_on(region, t->lane_factor, t->b) ? t->batch : 1;
+  if (!lw__mul_i64(panels * t->tile.lanes, t->k, &bytes) ||
+      !lw__mul_i64(bytes, t->packed_batch * (int64_t)lw_dtype_size_bytes(t->type), &bytes))
+    return LW_STATUS_UNSUPPORTED;
+  t->scratch = out->scratch_bytes.count;
+  return lw_vec_push(&out->scratch_bytes, (uint64_t)bytes);
+}
+
+static lw_status build(tiles_nest *t, lw_region *region, bool split,
+                       const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  LW_TRY(place(t, region, split));
+  if (t->tile.packed) {
+    LW_TRY(add_scratch(t, region, out));
+    LW_TRY(build_packing(t, region, options, diag, out));
+  }
+  LW_TRY(build_products(t, region, options, diag, out));
+  return lw__arena_printf(
+      &out->arena, &out->schedule, "tiles of %lld x %lld in registers%s, %lld x %lld a block%s",
+      (long long)t->tile.rows, (long long)t->tile.lanes, t->tile.swap ? " (turned)" : "",
+      (long long)t->tile.tiles, (long long)t->tile.panels, t->tile.packed ? ", packed once" : "");
+}
+
+static lw_status lower_tiles(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                             const lw_cpu_tile *tile, bool split, const lw_lower_options *options,
+                             lw_diag *diag, lw_lowered *out) {
+  tiles_nest t = {.tile = *tile};
   lw_region region;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
-  if (status == LW_OK && region.elements > 0) status = build(&t, &region, options, diag, out);
+  if (status == LW_OK && region.elements > 0)
+    status = build(&t, &region, split, options, diag, out);
   lw__nest_deinit(&t.nest);
   lw__region_deinit(&region);
   return status;
@@ -171,12 +505,12 @@ static lw_status lower_lanes(lw_region_context *ctx, const lw_node_id *nodes, ui
 lw_status lw__lower_contraction_cpu(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                     const lw_lower_options *options, lw_diag *diag,
                                     lw_lowered *out) {
-  int64_t lanes;
-  LW_TRY(choose_lanes(ctx, nodes, count, &lanes));
-  /* Lanes can make index arithmetic that no longer shows that the product is read where it is made.
-   */
-  lw_status status = lower_lanes(ctx, nodes, count, lanes, options, diag, out);
-  return status == LW_STATUS_UNSUPPORTED && lanes > 1
-             ? lower_lanes(ctx, nodes, count, 1, options, diag, out)
+  lw_cpu_tile tile = {0};
+  LW_TRY(choose(ctx, nodes, count, options, &tile));
+  /* A split index can make arithmetic that no longer shows that the product is read where it is
+   * made. */
+  lw_status status = lower_tiles(ctx, nodes, count, &tile, true, options, diag, out);
+  return status == LW_STATUS_UNSUPPORTED && out->launches.count == 0
+             ? lower_tiles(ctx, nodes, count, &tile, false, options, diag, out)
              : status;
 }

@@ -139,18 +139,56 @@ static lw_status launch_args(assembler *a, const lw_launch *launch, uint32_t fir
   return add_maps(a, launch, step);
 }
 
+static bool touches_scratch(const lw_launch *launch, uint32_t scratch, bool written) {
+  for (uint32_t i = 0; i < launch->args.count; i++)
+    if (launch->args.data[i].kind == LW_LARG_SCRATCH && launch->args.data[i].scratch == scratch &&
+        launch->args.data[i].written == written)
+      return true;
+  return false;
+}
+
+/* Of a group that runs every time: launches that make scratch from constants alone (packed weights)
+ * run once. Such scratch is read by later launches and written by nobody else. */
+static bool launch_runs_once(const assembler *a, const lw_lowered *lowered, uint32_t index) {
+  const lw_launch *launch = &lowered->launches.data[index];
+  for (uint32_t i = 0; i < launch->args.count; i++) {
+    const lw_larg *arg = &launch->args.data[i];
+    if (arg->kind == LW_LARG_VALUE && (arg->written || !a->is_constant[arg->value])) return false;
+    if (arg->kind == LW_LARG_SCRATCH && !arg->written) return false;
+    if (arg->kind != LW_LARG_SCRATCH) continue;
+    for (uint32_t other = 0; other < lowered->launches.count; other++)
+      if (other != index && touches_scratch(&lowered->launches.data[other], arg->scratch, true))
+        return false;
+  }
+  return true;
+}
+
+static lw_status add_scratch(assembler *a, const lw_lowered *lowered, const bool *once) {
+  uint32_t unused;
+  for (uint32_t i = 0; i < lowered->scratch_bytes.count; i++) {
+    lw_plan_buffer scratch = {.kind = LW_BUFFER_ARENA, .bytes = lowered->scratch_bytes.data[i]};
+    for (uint32_t l = 0; l < lowered->launches.count; l++)
+      if (once[l] && touches_scratch(&lowered->launches.data[l], i, true))
+        scratch.kind = LW_BUFFER_DERIVED;
+    if (scratch.kind == LW_BUFFER_DERIVED) scratch.offset = take_weight_space(a, scratch.bytes);
+    LW_TRY(add_buffer(a, scratch, &unused));
+  }
+  return LW_OK;
+}
+
 static lw_status add_group(assembler *a, uint32_t id, bool init) {
   const lw_group *group = &a->in->fusion->groups.data[id];
   const lw_lowered *lowered = &a->in->lowered[id];
-  uint32_t first_scratch = a->plan->buffers.count, unused;
+  uint32_t first_scratch = a->plan->buffers.count, repeated = 0;
   const char *label = NULL;
+  bool *once;
   LW_TRY(label_of(a, group, &label));
-  for (uint32_t i = 0; i < lowered->scratch_bytes.count; i++) {
-    lw_plan_buffer scratch = {.kind = init ? LW_BUFFER_DERIVED : LW_BUFFER_ARENA,
-                              .bytes = lowered->scratch_bytes.data[i]};
-    if (init) scratch.offset = take_weight_space(a, scratch.bytes);
-    LW_TRY(add_buffer(a, scratch, &unused));
+  LW_TRY(lw__arena_alloc(&a->plan->arena, lowered->launches.count + 1u, sizeof *once, &once));
+  for (uint32_t i = 0; i < lowered->launches.count; i++) {
+    once[i] = init || launch_runs_once(a, lowered, i);
+    repeated += !once[i];
   }
+  LW_TRY(add_scratch(a, lowered, once));
   for (uint32_t i = 0; i < lowered->launches.count; i++) {
     lw_plan_step step = {.kind = LW_STEP_LAUNCH,
                          .grid = lowered->launches.data[i].grid,
@@ -158,10 +196,11 @@ static lw_status add_group(assembler *a, uint32_t id, bool init) {
                          .group = id};
     step.kernel = a->in->launch_kernel[a->in->first_kernel[id] + i];
     step.cls = lw__kclass_name[group->cls];
-    step.traffic_bytes = group->work.dram_bytes / lowered->launches.count;
-    step.predicted_us = group->cost.us / lowered->launches.count;
+    uint32_t share = once[i] && !init ? 0 : init ? lowered->launches.count : repeated;
+    step.traffic_bytes = share ? group->work.dram_bytes / share : 0;
+    step.predicted_us = share ? group->cost.us / share : 0;
     LW_TRY(launch_args(a, &lowered->launches.data[i], first_scratch, &step));
-    if (init)
+    if (once[i])
       LW_TRY(lw_vec_push(&a->plan->init, step));
     else
       LW_TRY(lw_vec_push(&a->plan->steps, step));

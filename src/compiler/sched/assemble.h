@@ -1,6 +1,6 @@
 /* assemble.h: puts lowered groups together into a plan: buffers for every stored value, launches in
  * order, copies for outputs that are inputs, constants or repeated, and the init program for groups
- * that depend on weights alone. */
+ * that depend on weights alone, and for launches that make scratch from them. */
 #ifndef LW_COMPILER_ASSEMBLE_H
 #define LW_COMPILER_ASSEMBLE_H
 
