@@ -18,15 +18,19 @@ enum {
 #define BLOCK_CYCLES 400.0
 #define DIVISION_CYCLES 12.0
 #define THREADS 4.0
+#define SEEN_LOADS 0.1
 /* Between the instructions of one sum. */
 #define LATENCY_CYCLES 4.0
 
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Cycles of a register tile: one product and sum a cycle, two loads. */
+/* Cycles of a register tile: a product and sum each, and loads beside them, of rows from
+ * first-level cache and of panels from the second level; a part of the loads is not hidden. */
 static double tile_cycles(int64_t rows, int64_t registers, int64_t k) {
-  double products = (double)(rows * registers), loads = 0.5 * (double)(rows + registers);
-  return (double)k * (most(most(products, loads), LATENCY_CYCLES) + 0.01 * loads) + 6.0 * products;
+  double products = (double)(rows * registers);
+  double loads = 0.5 * (double)rows + 2.5 * (double)registers;
+  return (double)k * (most(most(products, loads), LATENCY_CYCLES) + SEEN_LOADS * loads) +
+         6.0 * products;
 }
 
 static double tiles_in(int64_t rows, int64_t of) {
