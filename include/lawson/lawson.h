@@ -43,6 +43,12 @@ typedef struct lw_context lw_context;
  *   policy         conservative | classic | opt-in     resource limits of kernels
  *   threads        CPU threads; 0 = all cores
  *   dim            NAME=N                 binds a symbolic dimension; may be repeated
+ *                  NAME=1,2,4,8:64        sizes it is compiled for (8:64: 8 and its doubles up to
+ *                                         64): a run takes the smallest that is large enough, and
+ *                                         the exact size above the largest
+ *                  NAME=auto              the same with all powers of two
+ *   max_shapes     N                      most shapes of open dimensions that stay compiled (16);
+ *                                         the least recently used go
  *   shape          INPUT=2x3x64x64        gives an input's shape; may be repeated
  *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
  *   cache          folder for kernels and whole plans, "" = none on disk
@@ -62,8 +68,12 @@ LW_API lw_status lw_options_set(lw_options *options, const char *name,
 LW_API const char *lw_options_error(const lw_options *options);
 
 /* ---- models -----------------------------------------------------------------------------------
- * Loading compiles. On failure *out_model is still set (unless memory ran out) and only good for
- * messages and destroy. */
+ * Dimensions of inputs that the options leave open are decided by the tensors of each run: then the
+ * model is compiled for their sizes when they first come up (for a ladder of sizes: the largest
+ * when it is loaded). Rows that a size has too many are computed and thrown away. A model in which
+ * they could reach a result (a mean over the batch, say) is compiled for exact sizes instead, and a
+ * warning says why. Loading compiles. On failure *out_model is still set (unless memory ran out)
+ * and only good for messages and destroy. */
 LW_API lw_status lw_model_load(const char *path, const lw_options *options,
                                lw_model **out_model) LW_MUST_CHECK;
 /* |path| may also be a plan file, which is not compiled any more: options that say how to compile
@@ -87,7 +97,7 @@ typedef struct lw_tensor_info {
   const char *name;
   lw_dtype dtype;
   int rank;
-  int64_t dims[LW_MAX_RANK];
+  int64_t dims[LW_MAX_RANK]; /* -1: open */
 } lw_tensor_info;
 LW_API size_t lw_model_input_count(const lw_model *model);
 LW_API size_t lw_model_output_count(const lw_model *model);
@@ -118,11 +128,16 @@ typedef struct lw_tensor {
  * destroy. */
 LW_API lw_status lw_context_create(lw_model *model, lw_context **out_context) LW_MUST_CHECK;
 LW_API void lw_context_destroy(lw_context *context);
-/* Type and (logical) shape must be the model's: LW_STATUS_USAGE otherwise. */
+/* Type and (logical) shape must be the model's: LW_STATUS_USAGE otherwise. Where it has open
+ * dimensions shapes are compared when a run starts. */
 LW_API lw_status lw_context_bind_input(lw_context *context, size_t index,
                                        const lw_tensor *tensor) LW_MUST_CHECK;
 LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
                                         const lw_tensor *tensor) LW_MUST_CHECK;
+/* The shape that output |index| has with the inputs that are bound; |out_dims| has room for
+ * LW_MAX_RANK. With open dimensions this compiles what a run would. */
+LW_API lw_status lw_context_output_dims(lw_context *context, size_t index,
+                                        int64_t *out_dims) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
 /* Puts one run into |cuda_stream| (CUstream; NULL: legacy default stream) and returns; all
  * tensors must be on the device. Runs of one context in several streams come one after the other;
@@ -142,6 +157,15 @@ typedef struct lw_stats {
   double last_device_us;                  /* device time of the last lw_context_run */
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
+
+/* Shapes of open dimensions; 1 everywhere where none is open. */
+typedef struct lw_shape_stats {
+  uint64_t compiled; /* shapes that the model was compiled for so far, by all contexts */
+  uint64_t kept;     /* those that it still has */
+  uint64_t ready; /* those that this context runs without further ado: on a GPU each is a graph */
+  uint64_t made;     /* how many the context had to make ready so far */
+} lw_shape_stats;
+LW_API void lw_context_shape_stats(const lw_context *context, lw_shape_stats *out_stats);
 
 /* ---- building a graph by hand -----------------------------------------------------------------
  * Values are small numbers. Shapes follow ONNX/numpy rules; element-wise operators broadcast.

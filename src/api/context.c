@@ -3,12 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/model.h"
+#include "api/context.h"
 #include "api/strided.h"
 
 typedef struct lw_binding {
   void *data;
-  int64_t strides[LW_MAX_RANK];
+  int64_t dims[LW_MAX_RANK], strides[LW_MAX_RANK];
   int64_t span_lo, span_hi; /* elements of the caller's memory that are touched, from |data| */
   bool on_device;
   bool through;  /* by way of |staging| */
@@ -19,6 +19,7 @@ typedef struct lw_binding {
 struct lw_context {
   lw_model *model;
   lw_rt_context *rt;
+  lw_dynamic *dynamic; /* of a model with open dimensions; else NULL and |rt| is there */
   lw_binding *inputs, *outputs;
   lw_diag diag;
   lw_text error;
@@ -37,8 +38,11 @@ static lw_status context_bindings(size_t count, lw_binding **out) {
   return LW_OK;
 }
 
-static lw_status context_init(lw_context *context) {
+static lw_status context_init(lw_context *context, const lw_rt_context_options *options) {
   lw_model *model = context->model;
+  if (model->shapes != NULL && model->status == LW_OK && model->rt_device != NULL) {
+    return lw__dynamic_create(model, options, &context->dynamic);
+  }
   if (model->program == NULL) {
     return lw__fail(&context->diag, LW_STATUS_USAGE, "lw_context_create",
                     model->status != LW_OK ? "the model failed to load"
@@ -46,7 +50,7 @@ static lw_status context_init(lw_context *context) {
   }
   LW_TRY(context_bindings(model->input_count, &context->inputs));
   LW_TRY(context_bindings(model->output_count, &context->outputs));
-  return lw__rt_context_create(model->program, &context->diag, &context->rt);
+  return lw__rt_context_create_with(model->program, options, &context->diag, &context->rt);
 }
 
 /* The end of every call: its first error becomes the context's, and messages do not pile up. */
@@ -60,16 +64,23 @@ static lw_status context_end(lw_context *context, lw_status status) {
 }
 
 lw_status lw_context_create(lw_model *model, lw_context **out_context) {
+  static const lw_rt_context_options none;
   if (out_context == NULL) return LW_STATUS_USAGE;
   *out_context = NULL;
   if (model == NULL) return LW_STATUS_USAGE;
+  return lw__context_create_in(model, &none, out_context);
+}
+
+lw_status lw__context_create_in(lw_model *model, const lw_rt_context_options *options,
+                                lw_context **out_context) {
+  *out_context = NULL;
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_context)));
   lw_context *context = memory;
   *context = (lw_context){.model = model};
   lw__model_retain(model);
   *out_context = context;
-  return context_end(context, context_init(context));
+  return context_end(context, context_init(context, options));
 }
 
 static void context_free_bindings(lw_binding *bindings, size_t count) {
@@ -80,6 +91,7 @@ static void context_free_bindings(lw_binding *bindings, size_t count) {
 void lw_context_destroy(lw_context *context) {
   if (context == NULL) return;
   if (context->rt != NULL) lw__rt_context_destroy(context->rt);
+  lw__dynamic_destroy(context->dynamic);
   context_free_bindings(context->inputs, context->model->input_count);
   context_free_bindings(context->outputs, context->model->output_count);
   lw__diag_deinit(&context->diag);
@@ -99,6 +111,7 @@ typedef struct context_port { /* one input or output, for the functions below */
   lw_binding *binding;
   uint32_t index;
   bool is_input;
+  uint32_t shorter; /* bit d: dim d of the tensor may be smaller than the model's */
 } context_port;
 
 static lw_status port_fail(lw_context *context, const context_port *port, const char *what) {
@@ -110,18 +123,25 @@ static lw_status port_fail(lw_context *context, const context_port *port, const 
   return status;
 }
 
-static void text_add_shape(lw_text *text, lw_dtype dtype, int rank, const int64_t *dims) {
+void lw__text_add_type(lw_text *text, lw_dtype dtype, int rank, const int64_t *dims) {
   lw__text_add(text, "%s[", lw_dtype_name(dtype));
   for (int d = 0; d < rank; d++) {
-    lw__text_add(text, d == 0 ? "%lld" : ", %lld", (long long)dims[d]);
+    if (d > 0) lw__text_add(text, ", ");
+    if (dims[d] == -1) {
+      lw__text_add(text, "?");
+    } else {
+      lw__text_add(text, "%lld", (long long)dims[d]);
+    }
   }
   lw__text_add(text, "]");
 }
 
-static bool tensor_fits(const lw_tensor *tensor, const lw_tensor_info *info) {
+static bool tensor_fits(const lw_tensor *tensor, const context_port *port) {
+  const lw_tensor_info *info = port->info;
   if (tensor->dtype != info->dtype || tensor->rank != info->rank) return false;
   for (int d = 0; d < info->rank; d++) {
-    if (tensor->dims[d] != info->dims[d]) return false;
+    bool shorter = port->shorter >> d & 1 && tensor->dims[d] >= 0;
+    if (shorter ? tensor->dims[d] > info->dims[d] : tensor->dims[d] != info->dims[d]) return false;
   }
   return true;
 }
@@ -135,11 +155,11 @@ static lw_status port_check(lw_context *context, const context_port *port,
   if (tensor->rank > 0 && tensor->dims == NULL) {
     return port_fail(context, port, "dims of the tensor are NULL");
   }
-  if (!tensor_fits(tensor, info)) {
+  if (!tensor_fits(tensor, port)) {
     lw_text text = {0};
-    text_add_shape(&text, tensor->dtype, tensor->rank, tensor->dims);
+    lw__text_add_type(&text, tensor->dtype, tensor->rank, tensor->dims);
     lw__text_add(&text, " was given, the model has ");
-    text_add_shape(&text, info->dtype, info->rank, info->dims);
+    lw__text_add_type(&text, info->dtype, info->rank, info->dims);
     lw_status status = port_fail(context, port, lw__text_str(&text));
     lw__text_deinit(&text);
     return status;
@@ -163,14 +183,16 @@ static lw_status port_place(lw_context *context, const context_port *port,
   lw_binding *b = port->binding;
   const lw_model *model = context->model;
   size_t elem = lw_dtype_size_bytes(info->dtype);
-  int64_t packed[LW_MAX_RANK];
+  int64_t packed[LW_MAX_RANK], given[LW_MAX_RANK];
   lw__strided_packed(info->rank, info->dims, model->channels_last, packed);
-  memcpy(b->strides, tensor->strides != NULL ? tensor->strides : packed,
-         sizeof *packed * (size_t)info->rank);
-  if (!lw__strided_span(info->rank, info->dims, b->strides, elem, &b->span_lo, &b->span_hi)) {
+  lw__strided_packed(info->rank, tensor->dims, model->channels_last, given);
+  size_t bytes = sizeof *packed * (size_t)info->rank;
+  if (bytes > 0) memcpy(b->dims, tensor->dims, bytes);
+  memcpy(b->strides, tensor->strides != NULL ? tensor->strides : given, bytes);
+  if (!lw__strided_span(info->rank, b->dims, b->strides, elem, &b->span_lo, &b->span_hi)) {
     return port_fail(context, port, "the strides reach beyond the address space");
   }
-  if (!port->is_input && lw__strided_overlaps(info->rank, info->dims, b->strides)) {
+  if (!port->is_input && lw__strided_overlaps(info->rank, b->dims, b->strides)) {
     return port_fail(context, port, "elements of an output may not share memory");
   }
   if (tensor->data == NULL && b->span_hi > b->span_lo) {
@@ -178,7 +200,7 @@ static lw_status port_place(lw_context *context, const context_port *port,
   }
   b->data = tensor->data;
   b->on_device = tensor->memory == LW_MEMORY_DEVICE;
-  b->through = !lw__strided_same(info->rank, info->dims, b->strides, packed);
+  b->through = !lw__strided_same(info->rank, b->dims, b->strides, packed);
   if (strncmp(model->device, "cuda", 4) != 0) b->on_device = false; /* all is host memory there */
   return LW_OK;
 }
@@ -186,6 +208,7 @@ static lw_status port_place(lw_context *context, const context_port *port,
 static lw_status port_staging(lw_binding *b, size_t bytes) {
   if (!b->through || bytes == 0 || b->staging_bytes == bytes) return LW_OK;
   LW_TRY(lw__mem_resize(&b->staging, bytes));
+  memset(b->staging, 0, bytes); /* rows that are not bound are computed, too */
   b->staging_bytes = bytes;
   return LW_OK;
 }
@@ -199,15 +222,16 @@ static lw_status context_bind(lw_context *context, const context_port *port,
   LW_TRY(port_staging(b, bytes));
   void *data = b->through ? b->staging : b->data;
   bool on_device = b->on_device && !b->through;
-  if (port->is_input) return lw__rt_bind_input(context->rt, port->index, data, bytes, on_device);
-  return lw__rt_bind_output(context->rt, port->index, data, bytes, on_device);
+  /* What lies as the model has it and ends early, ends with the last element that is there. */
+  if (!b->through) bytes = (size_t)b->span_hi * lw_dtype_size_bytes(port->info->dtype);
+  return lw__rt_bind_rows(context->rt, port->is_input, port->index, data, bytes, on_device);
 }
 
 static lw_status context_bind_checked(lw_context *context, size_t index, const lw_tensor *tensor,
-                                      bool is_input) {
+                                      bool is_input, uint32_t shorter) {
   if (context == NULL) return LW_STATUS_USAGE;
   const char *what = is_input ? "input" : "output";
-  if (tensor == NULL || context->rt == NULL) {
+  if (tensor == NULL || (context->rt == NULL && context->dynamic == NULL)) {
     return lw__fail(&context->diag, LW_STATUS_USAGE, what,
                     tensor == NULL ? "the tensor is NULL" : "the context failed to be created");
   }
@@ -216,21 +240,30 @@ static lw_status context_bind_checked(lw_context *context, size_t index, const l
     return lw__fail(&context->diag, LW_STATUS_USAGE, what, "there is no %s %zu, the model has %zu",
                     what, index, count);
   }
+  if (context->dynamic != NULL) {
+    return lw__dynamic_bind(context->dynamic, index, tensor, is_input, &context->diag);
+  }
   const context_port port = {
       .info = is_input ? &context->model->inputs[index] : &context->model->outputs[index],
       .binding = is_input ? &context->inputs[index] : &context->outputs[index],
       .index = (uint32_t)index,
-      .is_input = is_input};
+      .is_input = is_input,
+      .shorter = shorter};
   return context_bind(context, &port, tensor);
 }
 
+lw_status lw__context_bind_rows(lw_context *context, size_t index, const lw_tensor *tensor,
+                                bool is_input, uint32_t shorter) {
+  return context_end(context, context_bind_checked(context, index, tensor, is_input, shorter));
+}
+
 lw_status lw_context_bind_input(lw_context *context, size_t index, const lw_tensor *tensor) {
-  lw_status status = context_bind_checked(context, index, tensor, true);
+  lw_status status = context_bind_checked(context, index, tensor, true, 0);
   return context == NULL ? status : context_end(context, status);
 }
 
 lw_status lw_context_bind_output(lw_context *context, size_t index, const lw_tensor *tensor) {
-  lw_status status = context_bind_checked(context, index, tensor, false);
+  lw_status status = context_bind_checked(context, index, tensor, false, 0);
   return context == NULL ? status : context_end(context, status);
 }
 
@@ -265,9 +298,9 @@ static lw_status staging_move(lw_context *context, const lw_tensor_info *info, c
   }
   lw_status status = LW_OK;
   if (to_staging) {
-    lw__strided_copy(info->rank, info->dims, elem, b->staging, packed, data, b->strides);
+    lw__strided_copy(info->rank, b->dims, elem, b->staging, packed, data, b->strides);
   } else {
-    lw__strided_copy(info->rank, info->dims, elem, data, b->strides, b->staging, packed);
+    lw__strided_copy(info->rank, b->dims, elem, data, b->strides, b->staging, packed);
   }
   if (b->on_device && !to_staging) {
     status = lw__rt_upload(context->model->rt_device, (char *)b->data + b->span_lo * (int64_t)elem,
@@ -302,8 +335,26 @@ static lw_status context_ready(lw_context *context) {
   return lw__fail(&context->diag, LW_STATUS_USAGE, "", "the context failed to be created");
 }
 
+/* The context that runs: |context| itself, or that of the shapes that are bound now. */
+static lw_status context_runner(lw_context *context, lw_context **out) {
+  *out = context;
+  if (context->dynamic != NULL) {
+    return lw__dynamic_prepare(context->dynamic, &context->diag, out);
+  }
+  return context_ready(context);
+}
+
+/* The error of the context that ran becomes the error of the one that was asked to. */
+static lw_status context_take_error(lw_context *context, const lw_context *runner,
+                                    lw_status status) {
+  if (status == LW_OK || runner == context) return status;
+  return lw__fail(&context->diag, status, "", "%s", lw_context_error(runner));
+}
+
 static lw_status context_run(lw_context *context) {
-  LW_TRY(context_ready(context));
+  lw_context *runner;
+  LW_TRY(context_runner(context, &runner));
+  if (runner != context) return context_take_error(context, runner, lw_context_run(runner));
   LW_TRY(staging_move_all(context, true));
   LW_TRY(lw__rt_run(context->rt, &context->diag));
   return staging_move_all(context, false);
@@ -315,7 +366,11 @@ lw_status lw_context_run(lw_context *context) {
 }
 
 static lw_status context_enqueue(lw_context *context, void *stream) {
-  LW_TRY(context_ready(context));
+  lw_context *runner;
+  LW_TRY(context_runner(context, &runner));
+  if (runner != context) {
+    return context_take_error(context, runner, lw_context_enqueue(runner, stream));
+  }
   if (strncmp(context->model->device, "cuda", 4) != 0) return context_run(context);
   if (staging_count(context) > 0) {
     return lw__fail(&context->diag, LW_STATUS_UNSUPPORTED, "lw_context_enqueue",
@@ -328,6 +383,39 @@ static lw_status context_enqueue(lw_context *context, void *stream) {
 lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) {
   if (context == NULL) return LW_STATUS_USAGE;
   return context_end(context, context_enqueue(context, cuda_stream));
+}
+
+/* ---- shapes ----- */
+
+static lw_status context_output_dims(lw_context *context, size_t index, int64_t *out_dims) {
+  const lw_model *m = context->model;
+  if (index >= m->output_count || out_dims == NULL) {
+    return lw__fail(
+        &context->diag, LW_STATUS_USAGE, "output",
+        out_dims == NULL ? "there is no room for dims" : "there is no output %zu, the model has %u",
+        index, m->output_count);
+  }
+  if (context->dynamic != NULL) {
+    return lw__dynamic_output_dims(context->dynamic, index, &context->diag, out_dims);
+  }
+  memcpy(out_dims, m->outputs[index].dims, sizeof *out_dims * (size_t)m->outputs[index].rank);
+  return LW_OK;
+}
+
+lw_status lw_context_output_dims(lw_context *context, size_t index, int64_t *out_dims) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  return context_end(context, context_output_dims(context, index, out_dims));
+}
+
+void lw_context_shape_stats(const lw_context *context, lw_shape_stats *out_stats) {
+  if (out_stats == NULL) return;
+  *out_stats = (lw_shape_stats){0};
+  if (context == NULL) return;
+  if (context->dynamic != NULL) {
+    lw__dynamic_stats(context->dynamic, out_stats);
+  } else if (context->rt != NULL) {
+    *out_stats = (lw_shape_stats){.compiled = 1, .kept = 1, .ready = 1, .made = 1};
+  }
 }
 
 /* ---- statistics ----- */
@@ -355,6 +443,12 @@ void lw_context_stats(const lw_context *context, lw_stats *out_stats) {
   if (out_stats == NULL) return;
   *out_stats = (lw_stats){0};
   if (context == NULL) return;
+  if (context->dynamic != NULL) {
+    const lw_context *last = lw__dynamic_last(context->dynamic);
+    if (last != NULL) lw_context_stats(last, out_stats);
+    out_stats->arena_bytes = lw__dynamic_arena_bytes(context->dynamic);
+    return;
+  }
   lw__model_static_stats(context->model, out_stats);
   if (context->rt == NULL) return;
   lw_rt_stats rt = {0};

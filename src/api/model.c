@@ -4,10 +4,11 @@
 #include <string.h>
 
 #include "api/plans.h"
+#include "api/shapes.h"
 
 /* ---- life ----- */
 
-static lw_status model_create(lw_model **out) {
+lw_status lw__model_create(lw_model **out) {
   *out = NULL;
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_model)));
@@ -26,6 +27,7 @@ static lw_status model_create(lw_model **out) {
 void lw__model_retain(lw_model *model) { atomic_fetch_add(&model->refs, 1); }
 
 static void model_free(lw_model *model) {
+  lw__shapes_destroy(model->shapes);
   if (model->program != NULL) lw__rt_program_release(model->program);
   if (model->rt_device != NULL) lw__rt_device_release(model->rt_device);
   if (model->compiling) lw__compiled_deinit(&model->compiled);
@@ -145,6 +147,20 @@ lw_status lw__import_options(const lw_options *options, lw_arena *arena, lw_impo
   return LW_OK;
 }
 
+/* Numbers for the symbols that the options have numbers for. What is left in inputs a run decides.
+ */
+static lw_status model_bind(lw_model *model, const lw_import_options *import,
+                            const lw_options *options) {
+  model->graph.where = "symbolic dimensions";
+  LW_TRY(lw__graph_bind_symbols(&model->graph, import->dim_names, import->dim_values,
+                                import->dim_count, false));
+  bool open = lw__shapes_are_open(&model->graph);
+  if (open && options->compile_only && options->ladders.count == 0) open = false;
+  if (!open) LW_TRY(lw__graph_bind_symbols(&model->graph, NULL, NULL, 0, true));
+  model->graph.where = NULL;
+  return model_dump_graph(model, options, "bind");
+}
+
 static lw_status model_import(lw_model *model, const char *path, const lw_options *options,
                               lw_diag *diag) {
   lw_import_options import;
@@ -153,11 +169,7 @@ static lw_status model_import(lw_model *model, const char *path, const lw_option
   model->has_graph = true;
   model->graph.diag = diag;
   LW_TRY(model_dump_graph(model, options, "import"));
-  model->graph.where = "symbolic dimensions";
-  LW_TRY(lw__graph_bind_symbols(&model->graph, import.dim_names, import.dim_values,
-                                import.dim_count, true));
-  model->graph.where = NULL;
-  return model_dump_graph(model, options, "bind");
+  return model_bind(model, &import, options);
 }
 
 /* A copy of the caller's graph that does not borrow from it. */
@@ -174,7 +186,10 @@ static lw_status model_copy_graph(lw_model *model, const lw_graph *source,
                          &node->attr.constant.data));
   }
   LW_TRY(lw__graph_verify(&model->graph, &model->diag));
-  return model_dump_graph(model, options, "import");
+  LW_TRY(model_dump_graph(model, options, "import"));
+  lw_import_options import;
+  LW_TRY(lw__import_options(options, &model->arena, &import));
+  return model_bind(model, &import, options);
 }
 
 /* ---- compiling ----- */
@@ -185,7 +200,9 @@ static void tensor_info_set(lw_tensor_info *info, const lw_graph *graph, lw_valu
   info->name = name == NULL ? "" : name;
   info->dtype = v->dtype;
   info->rank = (int)v->shape.rank;
-  for (uint32_t d = 0; d < v->shape.rank; d++) info->dims[d] = v->shape.dim[d];
+  for (uint32_t d = 0; d < v->shape.rank; d++) {
+    info->dims[d] = lw__extent_is_number(v->shape.dim[d]) ? v->shape.dim[d] : -1;
+  }
 }
 
 static lw_status model_make_infos(lw_model *model, uint32_t inputs, uint32_t outputs) {
@@ -276,7 +293,6 @@ static lw_status model_open_cache(const lw_options *options, lw_diag *diag, lw_c
 
 static lw_status model_compile(lw_model *model, const lw_options *options, lw_cache *cache,
                                lw_diag *diag) {
-  LW_TRY(model_tensor_infos(model));
   model_dumper dumper = {model, options};
   lw_compile_options compile = model_compile_options(model, options, cache, &dumper);
   model->compiling = true;
@@ -285,12 +301,22 @@ static lw_status model_compile(lw_model *model, const lw_options *options, lw_ca
   return model_check_dumps(model, options);
 }
 
+/* Where dimensions are open, runs compile. */
+static lw_status model_compile_or_open(lw_model *model, const lw_options *options, lw_cache *cache,
+                                       bool *out_open) {
+  LW_TRY(model_tensor_infos(model));
+  *out_open = lw__shapes_are_open(&model->graph);
+  if (*out_open) return lw__shapes_create(model, options);
+  return model_compile(model, options, cache, &model->diag);
+}
+
 /* From the graph to a plan. */
 static lw_status model_build(lw_model *model, const lw_options *options) {
   lw_cache *cache = NULL;
   LW_TRY(lw__model_choose_device(model, options));
   LW_TRY(model_open_cache(options, &model->diag, &cache));
-  lw_status status = model_compile(model, options, cache, &model->diag);
+  bool open;
+  lw_status status = model_compile_or_open(model, options, cache, &open);
   lw__cache_report(cache, &model->diag);
   lw__cache_close(cache);
   return status;
@@ -304,7 +330,9 @@ static lw_status model_find_or_build(lw_model *model, const char *path, const lw
   if (found) return model_plan_infos(model);
   uint32_t first_message = model->diag.messages.count;
   LW_TRY(model_import(model, path, options, &model->diag));
-  LW_TRY(model_compile(model, options, cache, &model->diag));
+  bool open;
+  LW_TRY(model_compile_or_open(model, options, cache, &open));
+  if (open) return LW_OK;
   return lw__plans_keep(model, path, options, first_message, cache);
 }
 
@@ -334,15 +362,18 @@ static lw_status model_from_plan(lw_model *model, const char *path, const lw_opt
 
 const lw_plan *lw__model_plan(const lw_model *model) {
   if (model == NULL) return NULL;
+  if (model->shapes != NULL) return lw__model_plan(lw__model_shown(model));
   if (model->from_plan) return &model->plan_file.plan;
   return model->has_compiled ? &model->compiled.plan : NULL;
 }
 
 /* Puts the plan on the device. */
-static lw_status model_start(lw_model *model, const lw_options *options) {
+static lw_status model_start(lw_model *model, const lw_options *options, lw_rt_program *base) {
+  if (model->shapes != NULL) return LW_OK; /* its variants are there already */
   if (options->compile_only || model->rt_device == NULL) return LW_OK;
-  return lw__rt_program_load(model->rt_device, lw__model_plan(model), &model->diag,
-                             &model->program);
+  const lw_plan *plan = lw__model_plan(model);
+  return base == NULL ? lw__rt_program_load(model->rt_device, plan, &model->diag, &model->program)
+                      : lw__rt_program_load_beside(base, plan, &model->diag, &model->program);
 }
 
 static lw_status model_recall(lw_model *model, bool report, lw_diag *diag) {
@@ -363,7 +394,8 @@ static lw_status model_recall(lw_model *model, bool report, lw_diag *diag) {
   lw_cache *cache = NULL;
   LW_TRY(model_open_cache(model->options, diag, &cache));
   if (model->compiling) lw__compiled_deinit(&model->compiled); /* an attempt that failed */
-  lw_status status = model_compile(model, model->options, cache, diag);
+  lw_status status = model_tensor_infos(model);
+  if (status == LW_OK) status = model_compile(model, model->options, cache, diag);
   lw__cache_close(cache);
   return status;
 }
@@ -375,6 +407,28 @@ lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) {
   if (model->has_graph) model->graph.diag = NULL; /* the caller's goes away */
   if (model->compiling) model->compiled.graph.diag = NULL;
   return status;
+}
+
+lw_status lw__model_build_variant(lw_model *variant, const lw_model *parent,
+                                  const lw_options *options, lw_rt_program *base) {
+  int64_t start = lw__now_ns();
+  lw_cache *cache = NULL;
+  variant->graph.diag = &variant->diag;
+  variant->profile = parent->profile;
+  variant->device = parent->device;
+  variant->target = parent->target;
+  variant->channels_last = parent->channels_last;
+  variant->fuse = parent->fuse;
+  variant->rt_device = parent->rt_device;
+  if (variant->rt_device != NULL) lw__rt_device_retain(variant->rt_device);
+  LW_TRY(model_tensor_infos(variant));
+  LW_TRY(model_dump_graph(variant, options, "import"));
+  LW_TRY(model_dump_graph(variant, options, "bind"));
+  LW_TRY(model_open_cache(options, &variant->diag, &cache));
+  lw_status status = model_compile(variant, options, cache, &variant->diag);
+  lw__cache_close(cache);
+  variant->compile_s = (double)(lw__now_ns() - start) * 1e-9;
+  return status != LW_OK ? status : model_start(variant, options, base);
 }
 
 /* Sets what the caller sees of a load that began at |start_ns| and came to |status|. */
@@ -397,7 +451,7 @@ static lw_status model_options(const lw_options *given, lw_options **out_own,
 lw_status lw_model_load(const char *path, const lw_options *options, lw_model **out_model) {
   if (out_model == NULL) return LW_STATUS_USAGE;
   int64_t start = lw__now_ns();
-  LW_TRY(model_create(out_model));
+  LW_TRY(lw__model_create(out_model));
   lw_model *model = *out_model;
   lw_options *own;
   lw_status status = model_options(options, &own, &options);
@@ -410,7 +464,7 @@ lw_status lw_model_load(const char *path, const lw_options *options, lw_model **
     status = lw__plans_is_file(path) ? model_from_plan(model, path, options)
                                      : model_from_onnx(model, path, options);
   }
-  if (status == LW_OK) status = model_start(model, options);
+  if (status == LW_OK) status = model_start(model, options, NULL);
   lw_options_destroy(own);
   return model_finish(model, start, status);
 }
@@ -418,7 +472,7 @@ lw_status lw_model_load(const char *path, const lw_options *options, lw_model **
 lw_status lw_model_compile(const lw_graph *graph, const lw_options *options, lw_model **out_model) {
   if (out_model == NULL) return LW_STATUS_USAGE;
   int64_t start = lw__now_ns();
-  LW_TRY(model_create(out_model));
+  LW_TRY(lw__model_create(out_model));
   lw_model *model = *out_model;
   lw_options *own;
   lw_status status = model_options(options, &own, &options);
@@ -432,7 +486,7 @@ lw_status lw_model_compile(const lw_graph *graph, const lw_options *options, lw_
     status = model_copy_graph(model, graph, options);
   }
   if (status == LW_OK) status = model_build(model, options);
-  if (status == LW_OK) status = model_start(model, options);
+  if (status == LW_OK) status = model_start(model, options, NULL);
   lw_options_destroy(own);
   return model_finish(model, start, status);
 }
@@ -465,7 +519,7 @@ lw_status lw_model_explain(lw_model *model, const char **out_json) {
   (void)pthread_mutex_lock(&model->lock);
   lw_status status = lw__model_recall(model, true, &diag);
   if (status == LW_OK && model->explain.len == 0) {
-    status = lw__model_explain(model, &model->explain);
+    status = lw__model_explain(lw__model_shown(model), &model->explain);
   }
   lw__diag_deinit(&diag);
   if (status == LW_OK) *out_json = lw__text_str(&model->explain);
@@ -475,10 +529,13 @@ lw_status lw_model_explain(lw_model *model, const char **out_json) {
 
 lw_status lw_model_dump(lw_model *model, const char *step, const char **out_text) {
   if (model == NULL || step == NULL || out_text == NULL) return LW_STATUS_USAGE;
-  for (uint32_t i = 0; i < model->dumps.count; i++) {
-    if (strcmp(model->dumps.data[i].step, step) != 0) continue;
-    *out_text = model->dumps.data[i].text;
-    return LW_OK;
+  const lw_model *from[2] = {model, lw__model_shown(model)};
+  for (int k = 0; k < 2 && from[k] != NULL; k++) {
+    for (uint32_t i = 0; i < from[k]->dumps.count; i++) {
+      if (strcmp(from[k]->dumps.data[i].step, step) != 0) continue;
+      *out_text = from[k]->dumps.data[i].text;
+      return LW_OK;
+    }
   }
   *out_text = "";
   return LW_STATUS_NOT_FOUND;

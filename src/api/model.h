@@ -41,6 +41,8 @@ struct lw_model {
   lw_rt_program *program;
   bool channels_last, fuse;  /* the options' */
 
+  struct lw_shapes *shapes; /* NULL: all dimensions are numbers; else |compiled| and |program| are
+                               those of its variants */
   lw_tensor_info *inputs, *outputs;
   uint32_t input_count, output_count;
   double compile_s;
@@ -58,6 +60,14 @@ const lw_plan *lw__model_plan(const lw_model *model);
 lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) LW_MUST_CHECK;
 /* What the options and the model's profile say to the builders of kernels. */
 lw_build_options lw__model_build_options(const lw_model *model, const lw_options *options);
+lw_status lw__model_create(lw_model **out) LW_MUST_CHECK;
+/* Compiles |variant|, whose graph is there, for the device of |parent|; weights that it has in
+ * common with |base| (may be NULL) are shared. */
+lw_status lw__model_build_variant(lw_model *variant, const lw_model *parent,
+                                  const lw_options *options, lw_rt_program *base) LW_MUST_CHECK;
+/* The model that reports speak of: |model| itself, or the first variant that was compiled; NULL
+ * when none was. */
+const lw_model *lw__model_shown(const lw_model *model);
 void lw__model_retain(lw_model *model);
 void lw__model_release(lw_model *model);
 /* The first error of |diag| as "where: text" in |out|, which is "" when there is none. */

@@ -307,7 +307,7 @@ const char *lw_tools_model_target(const lw_model *model) {
 void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats) {
   if (out_stats == NULL) return;
   *out_stats = (lw_stats){0};
-  if (model != NULL) lw__model_static_stats(model, out_stats);
+  if (lw__model_shown(model) != NULL) lw__model_static_stats(lw__model_shown(model), out_stats);
 }
 
 /* ---- the device ----- */
