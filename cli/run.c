@@ -64,7 +64,7 @@ static void print_output_row(cli_table *table, const cli_session *s, size_t i) {
   array_facts f = facts_of(&s->outputs[i]);
   cli_table_cell(table, "%zu", i);
   cli_table_cell(table, "%s", info->name);
-  cli_table_cell(table, "%s", cli_type_text(info->dtype, info->rank, info->dims));
+  cli_table_cell(table, "%s", cli_type_text(info->dtype, info->rank, s->outputs[i].dims));
   cli_table_cell(table, f.count > 0 ? "%.6g" : "-", f.min);
   cli_table_cell(table, f.count > 0 ? "%.6g" : "-", f.mean);
   cli_table_cell(table, f.count > 0 ? "%.6g" : "-", f.max);
@@ -102,9 +102,10 @@ static json_t *outputs_json(const cli_args *args, const cli_session *s) {
   for (size_t i = 0; i < s->output_count; i++) {
     const lw_tensor_info *info = lw_model_output(s->model, i);
     array_facts f = facts_of(&s->outputs[i]);
-    json_t *o = json_pack("{s:o, s:s, s:o, s:I}", "name", cli_json_text(info->name), "type",
-                          lw_dtype_name(info->dtype), "shape",
-                          cli_json_dims(info->rank, info->dims), "nans", (json_int_t)f.nans);
+    json_t *o =
+        json_pack("{s:o, s:s, s:o, s:I}", "name", cli_json_text(info->name), "type",
+                  lw_dtype_name(info->dtype), "shape",
+                  cli_json_dims(info->rank, s->outputs[i].dims), "nans", (json_int_t)f.nans);
     json_object_set_new(o, "min", cli_json_real(f.min));
     json_object_set_new(o, "mean", cli_json_real(f.mean));
     json_object_set_new(o, "max", cli_json_real(f.max));

@@ -12,8 +12,10 @@ const cli_option cli_compile_options[] = {
      'd'},
     {"dim", "NAME=N", NULL,
      "extent of a symbolic dimension; may be repeated. Inputs that are "
-     "given bind their dimensions by themselves",
+     "given bind their dimensions by themselves. NAME=1,2,8:64 or NAME=auto: sizes it is compiled "
+     "for (8:64: 8 and its doubles), of which a run takes the smallest that is large enough",
      NULL, 0},
+    {"max-shapes", "N", "16", "most shapes of open dimensions that stay compiled", NULL, 0},
     {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
     {"no-fuse", NULL, NULL, "every node gets a kernel of its own (all other passes stay on)", NULL,
      0},
@@ -134,6 +136,9 @@ static int set_given(const cli_args *args, lw_options *options) {
     for (size_t k = 0; k < CLI_COUNT(direct); k++) {
       if (strcmp(v->option->name, direct[k]) == 0) code = set_option(options, direct[k], v->text);
     }
+    if (strcmp(v->option->name, "max-shapes") == 0) {
+      code = set_option(options, "max_shapes", v->text);
+    }
     if (strcmp(v->option->name, "no-fuse") == 0) code = set_option(options, "fuse", "off");
     if (strcmp(v->option->name, "compile-only") == 0) {
       code = set_option(options, "compile_only", "on");
@@ -155,6 +160,79 @@ int cli_options_make(const cli_args *args, lw_options **out_options) {
   lw_options_destroy(*out_options);
   *out_options = NULL;
   return code;
+}
+
+/* ---- dimensions ----- */
+
+static bool is_open(const lw_tensor_info *info) {
+  for (int d = 0; d < info->rank; d++) {
+    if (info->dims[d] < 0) return true;
+  }
+  return false;
+}
+
+/* The name or number of dimension |d| of input |index|, "batch" in "[batch, 3]"; *out_length 0:
+ * there is none. */
+static const char *dim_name(const cli_session *s, size_t index, int d, size_t *out_length) {
+  const char *at = s->ports[index].shape;
+  *out_length = 0;
+  if (*at++ != '[') return at; /* unknown */
+  for (; d > 0; d--) {
+    at += strcspn(at, ",]");
+    if (*at++ != ',') return at;
+    at += strspn(at, " ");
+  }
+  *out_length = strcspn(at, ",]");
+  return at;
+}
+
+/* What --dim says of the name: a number or the end of a ladder; NULL when nothing. */
+static const char *dim_given(const cli_session *s, const char *name, size_t length) {
+  const char *text, *found = NULL;
+  for (size_t n = 0; (text = cli_nth(s->args, "dim", n)) != NULL; n++) {
+    if (strncmp(text, name, length) == 0 && text[length] == '=') found = text + length + 1;
+  }
+  return found;
+}
+
+static bool is_ladder(const char *given) {
+  return given != NULL && given[strspn(given, "0123456789")] != '\0';
+}
+
+/* Whether a run may bring any extent: then given inputs must not fix it. */
+static bool in_ladder(const cli_session *s, size_t index) {
+  for (int d = 0; d < s->inputs[index].rank; d++) {
+    size_t length;
+    const char *name = dim_name(s, index, d, &length);
+    if (length > 0 && is_ladder(dim_given(s, name, length))) return true;
+  }
+  return false;
+}
+
+/* The last number in "1,2,8:64". */
+static long long ladder_end(const char *given) {
+  const char *last = given;
+  for (const char *at = given; *at != '\0'; at++) {
+    if (*at == ',' || *at == ':') last = at + 1;
+  }
+  return *last >= '0' && *last <= '9' ? strtoll(last, NULL, 10) : -1;
+}
+
+/* The extent for an input that is not given: that of a given one with the same name, or the end of
+ * its ladder; -1: nothing says. */
+static long long dim_extent(const cli_session *s, size_t index, int d) {
+  size_t length, other;
+  const char *name = dim_name(s, index, d, &length);
+  for (size_t i = 0; i < s->input_count; i++) {
+    for (int k = 0; s->given[i] && k < s->inputs[i].rank; k++) {
+      const char *there = dim_name(s, i, k, &other);
+      if (length > 0 && other == length && strncmp(there, name, length) == 0) {
+        return (long long)s->inputs[i].dims[k];
+      }
+    }
+  }
+  const char *given = length > 0 ? dim_given(s, name, length) : NULL;
+  return given != NULL ? ladder_end(given) : -1;
 }
 
 /* ---- inputs from files ----- */
@@ -255,7 +333,8 @@ static int read_input(cli_session *s, const char *text) {
     }
   }
   if (!shape_fits(s, (size_t)index)) return wrong_shape(s, (size_t)index, file);
-  return s->model == NULL ? shape_from_input(s, (size_t)index) : 0;
+  if (s->model != NULL || in_ladder(s, (size_t)index)) return 0;
+  return shape_from_input(s, (size_t)index);
 }
 
 static int read_inputs(const cli_args *args, cli_session *s) {
@@ -286,7 +365,21 @@ static void ports_of_summary(cli_session *s) {
   }
 }
 
-static void ports_of_model(cli_session *s) {
+static int look_into(cli_session *s) {
+  lw_tools_reason reason;
+  if (s->summary != NULL) return 0;
+  lw_status status = lw_tools_inspect(s->path, s->options, &s->summary, &reason);
+  return status == LW_OK ? 0 : cli_fail(status, "%s", reason.text);
+}
+
+/* Open dimensions have names in the file alone. */
+static int ports_of_model(cli_session *s) {
+  for (size_t i = 0; i < lw_model_input_count(s->model); i++) {
+    if (!is_open(lw_model_input(s->model, i))) continue;
+    int code = look_into(s);
+    if (code == 0) ports_of_summary(s);
+    return code;
+  }
   make_room(s, lw_model_input_count(s->model), lw_model_output_count(s->model));
   for (size_t i = 0; i < s->input_count; i++) {
     const lw_tensor_info *info = lw_model_input(s->model, i);
@@ -294,13 +387,7 @@ static void ports_of_model(cli_session *s) {
         (cli_port){cli_format("%s", info->name), cli_format("%s", lw_dtype_name(info->dtype)),
                    cli_format("%s", cli_shape_text(info->rank, info->dims))};
   }
-}
-
-static int look_into(cli_session *s) {
-  lw_tools_reason reason;
-  if (s->summary != NULL) return 0;
-  lw_status status = lw_tools_inspect(s->path, s->options, &s->summary, &reason);
-  return status == LW_OK ? 0 : cli_fail(status, "%s", reason.text);
+  return 0;
 }
 
 void cli_array_retype(lw_tools_array *array, lw_dtype dtype) {
@@ -311,7 +398,7 @@ void cli_array_retype(lw_tools_array *array, lw_dtype dtype) {
 
 int cli_session_open(const cli_args *args, const char *path, cli_session *out_session) {
   cli_session *s = out_session;
-  *s = (cli_session){.path = path};
+  *s = (cli_session){.args = args, .path = path};
   int code = cli_options_make(args, &s->options);
   if (code != 0 || !cli_has(args, "input") || lw_tools_is_plan(path)) return code;
   code = look_into(s);
@@ -352,6 +439,25 @@ static void print_dimension_hint(cli_session *s) {
   }
 }
 
+/* Open dimensions of inputs that are not given need an extent from somewhere. */
+static int check_open(cli_session *s) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    const lw_tensor_info *info = lw_model_input(s->model, i);
+    for (int d = 0; !s->given[i] && d < info->rank; d++) {
+      size_t length;
+      const char *name = dim_name(s, i, d, &length);
+      if (info->dims[d] >= 0 || dim_extent(s, i, d) >= 0) continue;
+      int code = cli_fail(LW_STATUS_USAGE,
+                          "a number is needed for dimension %d ('%.*s') of input "
+                          "'%s'",
+                          d, (int)length, name, info->name);
+      print_dimension_hint(s);
+      return code;
+    }
+  }
+  return 0;
+}
+
 int cli_session_load(const cli_args *args, cli_session *s) {
   lw_context_destroy(s->context);
   lw_model_destroy(s->model);
@@ -367,12 +473,13 @@ int cli_session_load(const cli_args *args, cli_session *s) {
     return code;
   }
   if (s->ports == NULL) {
-    ports_of_model(s);
-    return read_inputs(args, s);
+    int code = ports_of_model(s);
+    if (code == 0) code = read_inputs(args, s);
+    return code != 0 ? code : check_open(s);
   }
   if (lw_model_input_count(s->model) == s->input_count &&
       lw_model_output_count(s->model) == s->output_count) {
-    return 0;
+    return check_open(s);
   }
   return cli_fail(LW_STATUS_INTERNAL, "the model has not the inputs that its summary promised");
 }
@@ -415,6 +522,13 @@ static int make_seed(const cli_args *args, cli_session *s) {
   return 0;
 }
 
+static int make_output(cli_session *s, size_t i, const int64_t *dims) {
+  const lw_tensor_info *info = lw_model_output(s->model, i);
+  lw_tools_array_deinit(&s->outputs[i]);
+  lw_status status = lw_tools_array_create(info->dtype, info->rank, dims, &s->outputs[i]);
+  return status == LW_OK ? 0 : cli_fail(status, "no room for output '%s'", info->name);
+}
+
 int cli_session_fill(const cli_args *args, cli_session *s) {
   int code = make_seed(args, s);
   for (size_t i = 0; code == 0 && i < s->input_count; i++) {
@@ -425,15 +539,17 @@ int cli_session_fill(const cli_args *args, cli_session *s) {
     if (code != 0) break;
     s->random = true;
     lw_tools_array_deinit(&s->inputs[i]);
-    lw_status status = lw_tools_array_create(info->dtype, info->rank, info->dims, &s->inputs[i]);
+    int64_t dims[LW_MAX_RANK];
+    for (int d = 0; d < info->rank; d++) {
+      dims[d] = info->dims[d] >= 0 ? info->dims[d] : dim_extent(s, i, d);
+    }
+    lw_status status = lw_tools_array_create(info->dtype, info->rank, dims, &s->inputs[i]);
     if (status != LW_OK) return cli_fail(status, "no room for input '%s'", info->name);
     lw_tools_array_randomize(&s->inputs[i], s->seed + i, lo, hi);
   }
   for (size_t i = 0; code == 0 && i < s->output_count; i++) {
     const lw_tensor_info *info = lw_model_output(s->model, i);
-    lw_tools_array_deinit(&s->outputs[i]);
-    lw_status status = lw_tools_array_create(info->dtype, info->rank, info->dims, &s->outputs[i]);
-    if (status != LW_OK) return cli_fail(status, "no room for output '%s'", info->name);
+    if (!is_open(info)) code = make_output(s, i, info->dims);
   }
   return code;
 }
@@ -454,6 +570,22 @@ void cli_tensor_of(lw_tools_array *array, cli_tensor *out) {
                             .memory = LW_MEMORY_HOST};
 }
 
+static int bind_output(cli_session *s, size_t i) {
+  int64_t dims[LW_MAX_RANK];
+  cli_tensor t;
+  lw_status status = LW_OK;
+  if (is_open(lw_model_output(s->model, i))) {
+    status = lw_context_output_dims(s->context, i, dims);
+    int code = status == LW_OK ? make_output(s, i, dims) : 0;
+    if (code != 0) return code;
+  }
+  if (status == LW_OK) {
+    cli_tensor_of(&s->outputs[i], &t);
+    status = lw_context_bind_output(s->context, i, &t.tensor);
+  }
+  return status == LW_OK ? 0 : cli_fail(status, "%s", lw_context_error(s->context));
+}
+
 int cli_session_bind(cli_session *s) {
   lw_status status = lw_context_create(s->model, &s->context);
   for (size_t i = 0; status == LW_OK && i < s->input_count; i++) {
@@ -461,12 +593,10 @@ int cli_session_bind(cli_session *s) {
     cli_tensor_of(&s->inputs[i], &t);
     status = lw_context_bind_input(s->context, i, &t.tensor);
   }
-  for (size_t i = 0; status == LW_OK && i < s->output_count; i++) {
-    cli_tensor t;
-    cli_tensor_of(&s->outputs[i], &t);
-    status = lw_context_bind_output(s->context, i, &t.tensor);
-  }
-  return status == LW_OK ? 0 : cli_fail(status, "%s", lw_context_error(s->context));
+  if (status != LW_OK) return cli_fail(status, "%s", lw_context_error(s->context));
+  int code = 0;
+  for (size_t i = 0; code == 0 && i < s->output_count; i++) code = bind_output(s, i);
+  return code;
 }
 
 void cli_session_close(cli_session *s) {

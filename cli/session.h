@@ -14,6 +14,7 @@ typedef struct cli_port {
 } cli_port;
 
 typedef struct cli_session {
+  const cli_args *args;
   const char *path;
   lw_options *options;
   lw_tools_summary *summary; /* of the file, as far as the options bind it; NULL: not needed yet */
@@ -37,9 +38,10 @@ int cli_session_open(const cli_args *args, const char *path, cli_session *out_se
 /* Compiles (or compiles again after cli_session_set), prints warnings. */
 int cli_session_load(const cli_args *args, cli_session *session);
 int cli_session_set(cli_session *session, const char *name, const char *value);
-/* Fills inputs that were not given and makes room for the outputs. */
+/* Fills inputs that were not given and makes room for the outputs whose shapes are known. */
 int cli_session_fill(const cli_args *args, cli_session *session);
-/* A context with everything bound to the arrays. */
+/* A context with everything bound to the arrays; those of outputs with open dimensions are made
+ * here. */
 int cli_session_bind(cli_session *session);
 void cli_session_close(cli_session *session);
 

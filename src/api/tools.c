@@ -5,6 +5,7 @@
 
 #include "api/model.h"
 #include "api/npy.h"
+#include "api/shapes.h"
 #include "graph/interp.h"
 
 lw_status lw__tools_end(lw_diag *diag, lw_status status, lw_tools_reason *reason) {
@@ -163,27 +164,49 @@ void lw_tools_compare(const lw_tools_array *got, const lw_tools_array *want,
 
 /* ---- the oracle ----- */
 
-static bool array_fits(const lw_tools_array *array, const lw_tensor_info *info) {
-  if (array->dtype != info->dtype || array->rank != info->rank) return false;
-  return memcmp(array->dims, info->dims, sizeof *info->dims * (size_t)info->rank) == 0;
+static bool array_fits(const lw_tools_array *array, const lw_graph *graph, lw_value_id value) {
+  const lw_value *v = lw__value(graph, value);
+  if (array->dtype != v->dtype || array->rank != (int)v->shape.rank) return false;
+  return memcmp(array->dims, v->shape.dim, sizeof *array->dims * v->shape.rank) == 0;
 }
 
-static lw_status verify_fits(const lw_model *model, const lw_tools_array *inputs,
+static lw_status verify_fits(const lw_model *model, const lw_graph *g, const lw_tools_array *inputs,
                              const lw_tools_array *outputs, lw_diag *diag) {
   for (uint32_t i = 0; i < model->input_count; i++) {
-    if (array_fits(&inputs[i], &model->inputs[i])) continue;
+    if (array_fits(&inputs[i], g, g->inputs.data[i])) continue;
     return lw__fail(diag, LW_STATUS_USAGE, model->inputs[i].name, "type or shape is another one");
   }
   for (uint32_t i = 0; i < model->output_count; i++) {
-    if (array_fits(&outputs[i], &model->outputs[i])) continue;
+    if (array_fits(&outputs[i], g, g->outputs.data[i])) continue;
     return lw__fail(diag, LW_STATUS_USAGE, model->outputs[i].name, "type or shape is another one");
   }
   return LW_OK;
 }
 
-static lw_status verify_run(lw_model *model, const lw_tools_array *inputs, lw_arena *arena,
+/* The model's graph with the inputs' numbers for what is open in it; |*out_own| then needs
+ * lw__graph_deinit. */
+static lw_status verify_graph(const lw_model *model, const lw_tools_array *inputs, lw_arena *arena,
+                              lw_diag *diag, bool *out_own, lw_graph *own) {
+  *out_own = false;
+  if (model->shapes == NULL) return LW_OK;
+  const int64_t **dims;
+  int64_t *numbers;
+  LW_TRY(lw__arena_alloc(arena, model->input_count, sizeof *dims, &dims));
+  LW_TRY(lw__arena_alloc(arena, model->shapes->symbol_count, sizeof *numbers, &numbers));
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    if (inputs[i].rank != model->inputs[i].rank) {
+      return lw__fail(diag, LW_STATUS_USAGE, model->inputs[i].name, "type or shape is another one");
+    }
+    dims[i] = inputs[i].dims;
+  }
+  LW_TRY(lw__shapes_solve(model, dims, diag, numbers));
+  LW_TRY(lw__shapes_graph(model, numbers, diag, own));
+  *out_own = true;
+  return LW_OK;
+}
+
+static lw_status verify_run(const lw_graph *g, const lw_tools_array *inputs, lw_arena *arena,
                             lw_diag *diag, lw_oracle_tensor **out_results) {
-  const lw_graph *g = &model->graph;
   lw_host_tensor *hosts;
   LW_TRY(lw__arena_alloc(arena, g->inputs.count, sizeof *hosts, &hosts));
   LW_TRY(lw__arena_alloc(arena, g->outputs.count, sizeof **out_results, out_results));
@@ -254,8 +277,12 @@ lw_status lw_tools_model_verify(lw_model *model, const lw_tools_array *inputs,
   if (recalled != LW_OK) return lw__tools_end(&diag, recalled, reason);
   lw_arena arena = {0};
   lw_oracle_tensor *want = NULL;
-  lw_status status = verify_fits(model, inputs, outputs, &diag);
-  if (status == LW_OK) status = verify_run(model, inputs, &arena, &diag, &want);
+  lw_graph own;
+  bool has_own;
+  lw_status status = verify_graph(model, inputs, &arena, &diag, &has_own, &own);
+  const lw_graph *g = has_own ? &own : &model->graph;
+  if (status == LW_OK) status = verify_fits(model, g, inputs, outputs, &diag);
+  if (status == LW_OK) status = verify_run(g, inputs, &arena, &diag, &want);
   uint32_t failed = 0;
   for (uint32_t i = 0; status == LW_OK && i < model->output_count; i++) {
     verify_compare(&want[i], &outputs[i], &out_differences[i]);
@@ -266,6 +293,7 @@ lw_status lw_tools_model_verify(lw_model *model, const lw_tools_array *inputs,
                       "%u of %u outputs are outside the bound of the interpreter", failed,
                       model->output_count);
   }
+  if (has_own) lw__graph_deinit(&own);
   lw__arena_deinit(&arena);
   return lw__tools_end(&diag, status, reason);
 }

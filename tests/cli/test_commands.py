@@ -180,6 +180,20 @@ class Run(Command):
         self.assertEqual(report["outputs"][0]["shape"], [2, 3])
         self.fails("run", net, "-i", self.a, "--shape", "b=5x3", code=USAGE, says="")
 
+    def test_sizes_of_a_dimension(self):
+        net = self.write("sym.onnx", relu_model(("batch", 3)))
+        for dim, files in (("1,4:16", ("-i", self.a)), ("auto", ("-i", self.a)), ("1,2:6", ())):
+            report = json.loads(self.lawson("run", net, "--device", "cpu", "--dim", "batch=" + dim,
+                                            "--check", "--json", *files).stdout)
+            self.assertEqual(report["outputs"][0]["shape"], [2 if files else 6, 3])
+            self.assertEqual(report["check"][0]["bad"], 0)
+        self.lawson("bench", net, "--device", "cpu", "--dim", "batch=2:4", "-n", "5")
+        self.lawson("run", net, "--dim", "batch=2:8", "--compile-only", "--target", "cpu")
+        self.fails("run", net, "--device", "cpu", "--dim", "batch=auto", code=USAGE, says="batch")
+        self.fails("run", net, "--device", "cpu", "--dim", "batch=8:4", code=USAGE, says="1,2,8:64")
+        self.fails("run", net, "--device", "cpu", "--dim", "rows=2:4", "-i", self.a, code=USAGE,
+                   says="rows")
+
     def test_wrong_inputs(self):
         short = self.write("s.npy", tx.npy(tx.F32, (2, 2), [1, 2, 3, 4]))
         other = self.write("i.npy", tx.npy(tx.I32, (2, 3), [1] * 6))
