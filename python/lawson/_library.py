@@ -65,6 +65,10 @@ class SummaryC(ctypes.Structure):
                 ("problem", ctypes.c_char_p)]
 
 
+class ShapeStatsC(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("compiled", "kept", "ready", "made")]
+
+
 class ReasonC(ctypes.Structure):
     _fields_ = [("text", ctypes.c_char * 2048)]
 
@@ -90,6 +94,8 @@ _FUNCTIONS = {
     "lw_context_destroy": (None, [_VOID_P]),
     "lw_context_bind_input": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(TensorC)]),
     "lw_context_bind_output": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(TensorC)]),
+    "lw_context_output_dims": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(ctypes.c_int64)]),
+    "lw_context_shape_stats": (None, [_VOID_P, ctypes.POINTER(ShapeStatsC)]),
     "lw_context_run": (ctypes.c_int, [_VOID_P]),
     "lw_context_enqueue": (ctypes.c_int, [_VOID_P, _VOID_P]),
     "lw_context_error": (_STR, [_VOID_P]),

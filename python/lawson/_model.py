@@ -6,7 +6,8 @@ import ctypes
 import os
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ._library import (DTYPES, OUT_OF_MEMORY, USAGE, Error, ReasonC, StatsC, SummaryC, library,
+from ._library import (DTYPES, OUT_OF_MEMORY, USAGE, Error, MAX_RANK, ReasonC, ShapeStatsC,
+                       StatsC, SummaryC, library,
                        text)
 from ._tensor import DEVICE, View
 
@@ -167,8 +168,13 @@ class Model:
         for i in range(count(self.handle)):
             info = get(self.handle, i).contents
             infos.append(TensorInfo(text(info.name), DTYPES[info.dtype],
-                                    tuple(info.dims[:info.rank])))
+                                    tuple(e if e >= 0 else None for e in info.dims[:info.rank])))
         return infos
+
+    @property
+    def is_open(self) -> bool:
+        """Whether dimensions are open until a run."""
+        return any(info.is_open for info in self.inputs)
 
     def explain(self) -> str:
         report = ctypes.c_char_p()
@@ -227,6 +233,15 @@ class Context:
         self._check(bind(self._handle, index, ctypes.byref(view.tensor)))
         self._bound[is_input, index] = view
 
+    def output_shape(self, index: int) -> Tuple[int, ...]:
+        """The shape that an output has with the inputs that are bound."""
+        info = self.model.outputs[index]
+        if not info.is_open:
+            return tuple(info.known_shape())
+        dims = (ctypes.c_int64 * MAX_RANK)()
+        self._check(self._library.lw_context_output_dims(self._handle, index, dims))
+        return tuple(dims[:len(info.shape)])
+
     def run(self) -> None:
         self._check(self._library.lw_context_run(self._handle))
 
@@ -236,7 +251,10 @@ class Context:
     def stats(self) -> Dict[str, float]:
         stats = StatsC()
         self._library.lw_context_stats(self._handle, ctypes.byref(stats))
-        return {field[0]: getattr(stats, field[0]) for field in StatsC._fields_}
+        shapes = ShapeStatsC()
+        self._library.lw_context_shape_stats(self._handle, ctypes.byref(shapes))
+        counts = {field[0]: getattr(stats, field[0]) for field in StatsC._fields_}
+        return {**counts, "shapes_compiled": shapes.compiled, "shapes_ready": shapes.ready}
 
     def close(self) -> None:
         if getattr(self, "_handle", None):

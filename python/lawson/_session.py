@@ -1,7 +1,6 @@
 """Session: one network on one device, and what is bound to it."""
 from __future__ import annotations
 
-import collections
 import collections.abc
 import json
 import operator
@@ -12,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _tensor
 from ._library import USAGE, Error
-from ._model import (Context, Model, Option, Summary, TensorInfo, cache_folder,
+from ._model import (Context, Model, Option, TensorInfo, cache_folder,
                      environment_options, inspect, shape_option)
 from ._tensor import Tensor, View
 
@@ -42,11 +41,9 @@ class Session:
                  shapes: Optional[Mapping[str, Sequence[int]]] = None,
                  cache: Optional[str] = None, shapes_kept: int = 8, **options: Any) -> None:
         self._file: Any = None
-        self._contexts: "collections.OrderedDict[Tuple[Any, ...], Context]" = (
-            collections.OrderedDict())
         self._closed = False
         self._bound: Dict[Tuple[bool, int], View] = {}
-        self._latest: Optional[Context] = None
+        self._ran = False
         self._lock = threading.RLock()
         if isinstance(model, (bytes, bytearray, memoryview)):
             self._file = tempfile.NamedTemporaryFile(prefix="lawson-", suffix=".onnx")
@@ -55,70 +52,30 @@ class Session:
             self.path: str = self._file.name
         else:
             self.path = os.fspath(model)
-        self._wanted_device = device
-        self._shapes_kept = max(int(shapes_kept), 1)
         self._options: List[Option] = [("cache", cache_folder() if cache is None else cache)]
         self._options += environment_options()
-        self._options += [("device", device), ("channels_last", bool(channels_last))]
+        self._options += [("device", device), ("channels_last", bool(channels_last)),
+                          ("max_shapes", max(int(shapes_kept), 1))]
         self._options += [("dim", f"{name}={extent}") for name, extent in (dims or {}).items()]
         self._options += [shape_option(name, shape) for name, shape in (shapes or {}).items()]
         self._options += list(options.items())
-        self.inputs, self.outputs = self._load()
-
-    def _load(self) -> Tuple[List[TensorInfo], List[TensorInfo]]:
-        """Compiles, unless dimensions are open; what the ports are."""
-        try:
-            model = Model(self.path, self._options)
-        except Error as error:
-            if error.status != USAGE:
-                raise
+        model = Model(self.path, self._options)
+        self._context = Context(model)
+        self.inputs, self.outputs = model.inputs, model.outputs
+        if model.is_open:  # the file, which may be read again, has the names of what is open
             summary = inspect(self.path, self._options)
-            if not self._is_open(summary):
-                raise
-            return summary.inputs, summary.outputs
-        self._latest = self._contexts[()] = Context(model)
-        self._let_file_go()
-        return model.inputs, model.outputs
-
-    @staticmethod
-    def _is_open(summary: Summary) -> bool:
-        """Whether all that keeps it from being compiled is that inputs have open dimensions. What is
-        said of an option ("--dim batch=2: ...") is a mistake of the caller's."""
-        wrong_option = summary.status == USAGE and summary.problem.startswith("--")
-        return (summary.status in (0, USAGE) and not wrong_option
-                and any(info.is_open for info in summary.inputs))
+            self.inputs, self.outputs = summary.inputs, summary.outputs
+        else:
+            self._let_file_go()
 
     def _let_file_go(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None
 
-    # ---- contexts for shapes ----
-
     def _require_open(self) -> None:
         if self._closed:
             raise Error(USAGE, "the session is closed")
-
-    def _context(self, views: Mapping[int, View]) -> Context:
-        """The context for the shapes of these inputs, compiled when it is not there."""
-        if () in self._contexts:
-            return self._contexts[()]
-        missing = [info.name for i, info in enumerate(self.inputs) if i not in views]
-        if missing:
-            raise Error(USAGE, "open dimensions are bound by the inputs, of which these are "
-                        "missing: " + ", ".join(missing))
-        key = tuple(views[i].shape for i in range(len(self.inputs)))
-        if key not in self._contexts:
-            for info, shape in zip(self.inputs, key):
-                self._require_fit(info, shape)
-            pairs = [shape_option(info.name, shape) for info, shape in zip(self.inputs, key)
-                     if info.is_open]
-            made = Context(Model(self.path, self._options + pairs))
-            while len(self._contexts) >= self._shapes_kept:
-                self._contexts.popitem(last=False)[1].close()
-            self._contexts[key] = made
-        self._contexts.move_to_end(key)
-        return self._contexts[key]
 
     @staticmethod
     def _require_fit(info: TensorInfo, shape: Tuple[int, ...]) -> None:
@@ -137,12 +94,9 @@ class Session:
 
     @property
     def device(self) -> str:
-        """ "cpu", "cuda:0", "null": where the model runs; while dimensions are open and nothing ran,
-        the device that was asked for."""
+        """ "cpu", "cuda:0", "null": where the model runs."""
         self._require_open()
-        for context in self._contexts.values():
-            return context.model.device
-        return self._wanted_device
+        return self._context.model.device
 
     def get_inputs(self) -> List[TensorInfo]:
         """The inputs, as ONNX Runtime names the call: each has `name`, `type` and `shape`."""
@@ -184,8 +138,7 @@ class Session:
         index = self._index(key, is_input)
         view = self._view(index, array, is_input)
         with self._lock:
-            if () in self._contexts:  # what does not fit is said at once
-                self._contexts[()].bind(index, view, is_input)
+            self._context.bind(index, view, is_input)  # what does not fit is said at once
             self._bound[is_input, index] = view
 
     def bind(self, key: Key, array: Any) -> None:
@@ -198,12 +151,13 @@ class Session:
         self._bind(key, array, False)
 
     def _bind_all(self, bound: Mapping[Tuple[bool, int], View]) -> Context:
-        """The context for these bindings, with all of them bound to it."""
-        context = self._context({i: view for (is_input, i), view in bound.items() if is_input})
+        """The context with all of these bound to it."""
         for (is_input, index), view in bound.items():
-            context.bind(index, view, is_input)
-        self._latest = context
-        return context
+            if is_input and self.inputs[index].is_open:
+                self._require_fit(self.inputs[index], view.shape)
+            self._context.bind(index, view, is_input)
+        self._ran = True
+        return self._context
 
     def enqueue(self, stream: int = 0) -> None:
         """Puts one run into the CUDA stream at pointer |stream| (0: the legacy default stream) and
@@ -268,41 +222,38 @@ class Session:
                   else [self._index(name, False) for name in names])
         views = {i: self._view(i, array, True) for i, array in self._feed(feed).items()}
         with self._lock:
-            context = self._context(views)
-            results = [_tensor.numpy_empty(info.dtype, info.known_shape())
-                       for info in context.model.outputs]
-            bound = {(True, i): view for i, view in views.items()}
-            bound.update({(False, i): _tensor.view(array) for i, array in enumerate(results)})
-            self._bind_all(bound).run()
+            context = self._bind_all({(True, i): view for i, view in views.items()})
+            results = [_tensor.numpy_empty(info.dtype, context.output_shape(i))
+                       for i, info in enumerate(self.outputs)]
+            self._bind_all({(False, i): _tensor.view(array)
+                            for i, array in enumerate(results)}).run()
         return [results[i] for i in wanted]
 
     # ---- facts ----
 
-    def _latest_context(self) -> Context:
+    def _ran_context(self) -> Context:
         self._require_open()
-        if self._latest is None:
-            raise Error(USAGE, "nothing is compiled yet: its dimensions are open until the first "
-                        "run, or give them as dims={name: extent} or shapes={input: (2, 3, ...)}")
-        return self._latest
+        if self._context.model.is_open and not self._ran:
+            raise Error(USAGE, "nothing ran yet: dimensions are open until the first run, or give "
+                        "them as dims={name: extent} or shapes={input: (2, 3, ...)}")
+        return self._context
 
     def stats(self) -> Dict[str, float]:
         """Counts of one run and facts of the compilation: kernels, library_calls, copies,
-        compile_s ... With open dimensions: for the shapes of the last run."""
-        return self._latest_context().stats()
+        compile_s ... With open dimensions: of the last run, and shapes_compiled, shapes_ready."""
+        return self._ran_context().stats()
 
     def explain(self) -> Dict[str, Any]:
         """What was fused, what was not and why (docs/explain.md). With open dimensions: for the
-        shapes of the last run."""
-        report: Dict[str, Any] = json.loads(self._latest_context().model.explain())
+        shapes that were compiled first."""
+        report: Dict[str, Any] = json.loads(self._ran_context().model.explain())
         return report
 
     def close(self) -> None:
         """Gives device and memory back; the session cannot be used afterwards. Tensors that it made
         stay valid."""
-        for context in self._contexts.values():
-            context.close()
-        self._contexts.clear()
-        self._latest = None
+        if hasattr(self, "_context"):
+            self._context.close()
         self._bound = {}
         self._let_file_go()
         self._closed = True
@@ -376,20 +327,22 @@ class IOBinding:
                 for output in self.get_outputs()]
 
     def _prepare(self) -> Context:
-        inputs = {i: view for (is_input, i), view in self._views.items() if is_input}
-        context = self.session._context(inputs)
+        context = self.session._bind_all({key: view for key, view in self._views.items() if key[0]})
         for index, info in enumerate(context.model.outputs):
             made = self._made.get(index)
-            if index in self._given or (made is not None and made.shape == info.shape):
+            if index in self._given:
                 continue
-            self._made[index] = _make(context.model, info, self._wanted.get(index))
+            shape = context.output_shape(index)
+            if made is not None and tuple(made.shape) == shape:
+                continue
+            self._made[index] = _make(context.model, info, shape, self._wanted.get(index))
             self._views[False, index] = self._made[index].view()
         return self.session._bind_all(self._views)
 
 
-def _make(model: Model, info: TensorInfo, device: Optional[str]) -> Tensor:
+def _make(model: Model, info: TensorInfo, shape: Tuple[int, ...],
+          device: Optional[str]) -> Tensor:
     """A tensor for an output of |model|."""
-    shape = info.known_shape()
     own = model.device if model.device.startswith("cuda") else "cpu"
     device = own if device is None else device
     if device == "cpu":

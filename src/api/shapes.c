@@ -300,19 +300,19 @@ const lw_model *lw__model_shown(const lw_model *model) {
 
 /* ---- shapes of a run ----- */
 
-static lw_status solve_fail(const lw_model *model, uint32_t input, int d, lw_diag *diag,
-                            const char *fmt, int64_t got, int64_t want) {
-  lw_text where = {0}, text = {0};
+/* |symbol| NULL: the model has the number |want|; else another input has it for the symbol. */
+static lw_status solve_fail(const lw_model *model, uint32_t input, int d, const char *symbol,
+                            int64_t got, int64_t want, lw_diag *diag) {
+  lw_text where = {0};
   lw__text_add(&where, "input %u '%s'", input, model->inputs[input].name);
-  lw__text_add(&text, "dimension %d is %lld, ", d, (long long)got);
-  lw__text_add(
-      &text,
-      fmt[0] == 'm' ? "the model has %lld" : "but the same dimension of another input is %lld",
-      (long long)want);
   lw_status status =
-      lw__fail(diag, LW_STATUS_USAGE, lw__text_str(&where), "%s", lw__text_str(&text));
+      symbol == NULL
+          ? lw__fail(diag, LW_STATUS_USAGE, lw__text_str(&where),
+                     "dimension %d is %lld, the model has %lld", d, (long long)got, (long long)want)
+          : lw__fail(diag, LW_STATUS_USAGE, lw__text_str(&where),
+                     "dimension %d is %lld, but '%s' is %lld in another input", d, (long long)got,
+                     symbol, (long long)want);
   lw__text_deinit(&where);
-  lw__text_deinit(&text);
   return status;
 }
 
@@ -325,11 +325,12 @@ lw_status lw__shapes_solve(const lw_model *model, const int64_t *const *dims, lw
       const lw_open_dim *dim = &shapes->inputs[i][d];
       if (dim->symbol == LW_NONE) {
         if (dim->number < 0 || dim->number == dims[i][d]) continue;
-        return solve_fail(model, i, d, diag, "model", dims[i][d], dim->number);
+        return solve_fail(model, i, d, NULL, dims[i][d], dim->number, diag);
       }
       int64_t *number = &out_numbers[dim->symbol];
       if (*number < 0) *number = dims[i][d];
-      if (*number != dims[i][d]) return solve_fail(model, i, d, diag, "other", dims[i][d], *number);
+      if (*number == dims[i][d]) continue;
+      return solve_fail(model, i, d, shapes->symbols[dim->symbol].name, dims[i][d], *number, diag);
     }
   }
   return LW_OK;

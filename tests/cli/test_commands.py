@@ -191,8 +191,8 @@ class Run(Command):
         self.lawson("run", net, "--dim", "batch=2:8", "--compile-only", "--target", "cpu")
         self.fails("run", net, "--device", "cpu", "--dim", "batch=auto", code=USAGE, says="batch")
         self.fails("run", net, "--device", "cpu", "--dim", "batch=8:4", code=USAGE, says="1,2,8:64")
-        self.fails("run", net, "--device", "cpu", "--dim", "rows=2:4", "-i", self.a, code=USAGE,
-                   says="rows")
+        self.fails("run", net, "--device", "cpu", "--dim", "rows=2:4", "--dim", "batch=2:4",
+                   code=USAGE, says="rows")
 
     def test_wrong_inputs(self):
         short = self.write("s.npy", tx.npy(tx.F32, (2, 2), [1, 2, 3, 4]))
