@@ -439,6 +439,7 @@ class Errors(WithFolder):
         self.fails(s.run, [wide, good], says="'a': [2, 4] was given, the model has ['batch', 3]")
         self.fails(s.run, [good, good[:1]], says="batch")
         self.fails(s.run, [good.astype(numpy.float64), good], says="f64[2, 3] was given")
+        s = self.session(relu_model(("batch", 3)))
         s.bind("a", good)
         self.fails(s.run_bound, says="input 1 'b': is not bound")
         self.fails(lambda: self.session(relu_model(("batch", 3)), device="toaster"),
