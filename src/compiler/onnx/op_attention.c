@@ -3,13 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "compiler/onnx/op.h"
+#include "compiler/onnx/attention.h"
 #include "compiler/onnx/tensor.h"
 
 /* ---- heads ----------------------------------------------------------------------------------*/
 
-/* [B, S, H*D] -> [B, H, S, D]; 4-D operands are that already. */
-static lw_value_id attention_split_heads(lw_call *c, lw_value_id x, int64_t heads) {
+lw_value_id lw__attention_split_heads(lw_call *c, lw_value_id x, int64_t heads) {
   lw_shape s = lw__b_shape(c, x);
   if (s.rank == 4) return x;
   int64_t width = s.rank == 3 ? lw__call_static(c, s.dim[2]) : 0;
@@ -21,7 +20,7 @@ static lw_value_id attention_split_heads(lw_call *c, lw_value_id x, int64_t head
   return lw__b_swap(c, lw__b_reshape(c, x, &apart), 1, 2);
 }
 
-static lw_value_id attention_join_heads(lw_call *c, lw_value_id x) {
+lw_value_id lw__attention_join_heads(lw_call *c, lw_value_id x) {
   return lw__b_merge(c, lw__b_swap(c, x, 1, 2), 2, 4);
 }
 
@@ -44,8 +43,7 @@ static int64_t attention_group(lw_call *c, lw_value_id q, lw_value_id k) {
 
 /* ---- masks ----------------------------------------------------------------------------------*/
 
-/* |scores| where |keep| holds, -inf elsewhere. */
-static lw_value_id attention_keep(lw_call *c, lw_value_id keep, lw_value_id scores) {
+lw_value_id lw__attention_keep(lw_call *c, lw_value_id keep, lw_value_id scores) {
   return lw__b_select(c, keep, scores, lw__b_scalar(c, lw__b_dtype(c, scores), -INFINITY));
 }
 
@@ -64,8 +62,7 @@ static lw_value_id attention_pad_mask(lw_call *c, lw_value_id mask, lw_extent ke
   return lw__b_pad(c, mask, lo, hi, fill);
 }
 
-/* Query i may see the keys up to |past| + i. */
-static lw_value_id attention_causal(lw_call *c, lw_value_id scores, lw_extent past) {
+lw_value_id lw__attention_causal(lw_call *c, lw_value_id scores, lw_extent past) {
   lw_shape rows = {1, {lw__b_dim(c, scores, 2)}}, columns = {1, {lw__b_dim(c, scores, 3)}};
   lw_value_id i = lw__b_unsqueeze(c, lw__b_iota(c, LW_DTYPE_I64, &rows, 0), 1);
   lw_value_id j = lw__b_iota(c, LW_DTYPE_I64, &columns, 0);
@@ -73,15 +70,14 @@ static lw_value_id attention_causal(lw_call *c, lw_value_id scores, lw_extent pa
     lw_content_elem offset = lw__content_extent(past);
     i = lw__b_add(c, i, lw__op_elements(c, &offset, 1, true));
   }
-  return attention_keep(c, lw__b_map2(c, LW_FN_LE, j, i), scores);
+  return lw__attention_keep(c, lw__b_map2(c, LW_FN_LE, j, i), scores);
 }
 
-/* Only the first |lengths|[b] keys of each sample count. */
-static lw_value_id attention_lengths(lw_call *c, lw_value_id scores, lw_value_id lengths) {
+lw_value_id lw__attention_lengths(lw_call *c, lw_value_id scores, lw_value_id lengths) {
   lw_shape columns = {1, {lw__b_dim(c, scores, 3)}};
   lw_value_id j = lw__b_iota(c, LW_DTYPE_I64, &columns, 0);
   lw_value_id n = lw__b_along(c, lw__b_cast(c, lengths, LW_DTYPE_I64), 0, 4);
-  return attention_keep(c, lw__b_map2(c, LW_FN_LT, j, n), scores);
+  return lw__attention_keep(c, lw__b_map2(c, LW_FN_LT, j, n), scores);
 }
 
 static lw_value_id attention_mask(lw_call *c, lw_value_id scores, lw_extent past) {
@@ -89,12 +85,37 @@ static lw_value_id attention_mask(lw_call *c, lw_value_id scores, lw_extent past
   if (mask != LW_NONE) {
     mask = attention_pad_mask(c, mask, lw__b_dim(c, scores, 3));
     if (lw__b_dtype(c, mask) == LW_DTYPE_BOOL)
-      scores = attention_keep(c, mask, scores);
+      scores = lw__attention_keep(c, mask, scores);
     else
       scores = lw__b_add(c, scores, lw__b_cast(c, mask, lw__b_dtype(c, scores)));
   }
-  if (lw__call_int(c, "is_causal", 0) != 0) scores = attention_causal(c, scores, past);
-  return lengths == LW_NONE ? scores : attention_lengths(c, scores, lengths);
+  if (lw__call_int(c, "is_causal", 0) != 0) scores = lw__attention_causal(c, scores, past);
+  return lengths == LW_NONE ? scores : lw__attention_lengths(c, scores, lengths);
+}
+
+/* ---- scores and values ----------------------------------------------------------------------*/
+
+lw_value_id lw__attention_scores(lw_call *c, lw_value_id q, lw_value_id k, double scale) {
+  int64_t group = attention_group(c, q, k), width = lw__call_static(c, lw__b_dim(c, q, 3));
+  if (!lw__call_ok(c)) return LW_NONE;
+  if (scale == 0) scale = 1 / sqrt((double)width);
+  lw_value_id keys = lw__b_swap(c, attention_repeat_heads(c, k, group), 2, 3);
+  /* Scaled before the product: narrow floats might not hold the sums else. */
+  return lw__b_up(c, lw__b_matmul(c, lw__b_muls(c, q, scale), keys));
+}
+
+lw_value_id lw__attention_cap(lw_call *c, lw_value_id scores, double softcap) {
+  if (softcap <= 0) return scores;
+  lw_value_id t = lw__b_map1(c, LW_FN_TANH, lw__b_map2s(c, LW_FN_DIV, scores, softcap));
+  return lw__b_muls(c, t, softcap);
+}
+
+lw_value_id lw__attention_values(lw_call *c, lw_value_id scores, lw_value_id v, lw_dtype dtype,
+                                 lw_value_id *out_weights) {
+  int64_t group = attention_group(c, scores, v);
+  lw_value_id weights = lw__b_softmax(c, scores, 8, false);
+  if (out_weights != NULL) *out_weights = weights;
+  return lw__b_matmul(c, lw__b_cast(c, weights, dtype), attention_repeat_heads(c, v, group));
 }
 
 /* ---- attention ------------------------------------------------------------------------------*/
@@ -115,29 +136,19 @@ void lw__op_attention(lw_call *c) {
   double softcap = lw__call_float(c, "softcap", 0), scale = lw__call_float(c, "scale", 0);
   lw__call_ignore(c, "softmax_precision"); /* f32 or wider here */
   lw_dtype dtype = lw__b_dtype(c, in);
-  lw_value_id q = attention_split_heads(c, in, q_heads);
-  lw_value_id k = attention_split_heads(c, lw__call_in(c, 1), k_heads);
-  lw_value_id v = attention_split_heads(c, lw__call_in(c, 2), k_heads);
+  lw_value_id q = lw__attention_split_heads(c, in, q_heads);
+  lw_value_id k = lw__attention_split_heads(c, lw__call_in(c, 1), k_heads);
+  lw_value_id v = lw__attention_split_heads(c, lw__call_in(c, 2), k_heads);
   lw_extent past = lw__call_has(c, 4) ? lw__b_dim(c, c->in[4], 2) : 0;
   k = attention_present(c, k, 4, 1);
   v = attention_present(c, v, 5, 2);
-  int64_t group = attention_group(c, q, k), width = lw__call_static(c, lw__b_dim(c, q, 3));
   if (mode < 0 || mode > 3) lw__call_invalid(c, "qk_matmul_output_mode=%lld", (long long)mode);
-  if (!lw__call_ok(c)) return;
-  if (scale == 0) scale = 1 / sqrt((double)width);
-  lw_value_id keys = lw__b_swap(c, attention_repeat_heads(c, k, group), 2, 3);
-  /* Scaled before the product: narrow floats might not hold the sums else. */
-  stages[0] = lw__b_up(c, lw__b_matmul(c, lw__b_muls(c, q, scale), keys));
-  stages[1] = stages[0];
-  if (softcap > 0) {
-    lw_value_id t = lw__b_map1(c, LW_FN_TANH, lw__b_map2s(c, LW_FN_DIV, stages[0], softcap));
-    stages[1] = lw__b_muls(c, t, softcap);
-  }
+  stages[0] = lw__attention_scores(c, q, k, scale);
+  stages[1] = lw__attention_cap(c, stages[0], softcap);
   stages[2] = attention_mask(c, stages[1], past);
-  stages[3] = lw__b_softmax(c, stages[2], 8, false);
-  lw_value_id p = lw__b_cast(c, stages[3], dtype);
-  lw_value_id y = lw__b_matmul(c, p, attention_repeat_heads(c, v, group));
-  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? attention_join_heads(c, y) : y);
+  lw_value_id y = lw__attention_values(c, stages[2], v, dtype, &stages[3]);
+  if (!lw__call_ok(c)) return;
+  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? lw__attention_join_heads(c, y) : y);
   if (lw__call_wants(c, 3)) lw__call_out(c, 3, lw__b_cast(c, stages[mode], dtype));
 }
 
@@ -158,20 +169,18 @@ static lw_value_id rotary_table(lw_call *c, lw_value_id table, lw_value_id posit
   return lw__b_unsqueeze(c, table, 1);
 }
 
-void lw__op_rotary_embedding(lw_call *c) {
-  lw_value_id in = lw__call_in(c, 0), positions = lw__call_in(c, 3), parts[2];
-  int64_t heads = lw__call_int(c, "num_heads", 0), dim = lw__call_int(c, "rotary_embedding_dim", 0);
-  bool interleaved = lw__call_int(c, "interleaved", 0) != 0;
-  lw_value_id x = attention_split_heads(c, in, heads);
+lw_value_id lw__attention_rotate(lw_call *c, lw_value_id x, lw_value_id cosine, lw_value_id sine,
+                                 lw_value_id positions, int64_t dim, bool interleaved) {
+  lw_value_id parts[2];
   int64_t width = lw__call_static(c, lw__b_dim(c, x, 3));
   if (dim == 0) dim = width;
   if (dim < 0 || dim > width || dim % 2 != 0)
     lw__call_invalid(c, "rotary_embedding_dim=%lld", (long long)dim);
-  if (!lw__call_ok(c)) return;
+  if (!lw__call_ok(c)) return LW_NONE;
   lw_value_id wide = lw__b_up(c, x), turned = lw__b_slice(c, wide, 3, 0, 1, dim);
   lw_dtype compute = lw__b_dtype(c, wide);
-  lw_value_id cosine = lw__b_cast(c, rotary_table(c, lw__call_in(c, 1), positions), compute);
-  lw_value_id sine = lw__b_cast(c, rotary_table(c, lw__call_in(c, 2), positions), compute);
+  cosine = lw__b_cast(c, rotary_table(c, cosine, positions), compute);
+  sine = lw__b_cast(c, rotary_table(c, sine, positions), compute);
   int64_t half = dim / 2, step = interleaved ? 2 : 1;
   lw_value_id a = lw__b_slice(c, turned, 3, 0, step, half);
   lw_value_id b = lw__b_slice(c, turned, 3, interleaved ? 1 : half, step, half);
@@ -187,8 +196,17 @@ void lw__op_rotary_embedding(lw_call *c) {
     lw_value_id rest = lw__b_slice(c, wide, 3, dim, 1, width - dim);
     turned = lw__b_concat(c, (lw_value_id[]){turned, rest}, 2, 3);
   }
-  lw_value_id y = lw__b_cast(c, turned, lw__b_dtype(c, x));
-  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? attention_join_heads(c, y) : y);
+  return lw__b_cast(c, turned, lw__b_dtype(c, x));
+}
+
+void lw__op_rotary_embedding(lw_call *c) {
+  lw_value_id in = lw__call_in(c, 0), positions = lw__call_in(c, 3);
+  int64_t heads = lw__call_int(c, "num_heads", 0), dim = lw__call_int(c, "rotary_embedding_dim", 0);
+  bool interleaved = lw__call_int(c, "interleaved", 0) != 0;
+  lw_value_id x = lw__attention_split_heads(c, in, heads);
+  lw_value_id y =
+      lw__attention_rotate(c, x, lw__call_in(c, 1), lw__call_in(c, 2), positions, dim, interleaved);
+  lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? lw__attention_join_heads(c, y) : y);
 }
 
 /* ---- state space ----------------------------------------------------------------------------*/
