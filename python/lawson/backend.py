@@ -17,12 +17,15 @@ import onnx
 import onnx.helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
-from ._library import UNSUPPORTED
+from ._library import UNSUPPORTED, Error
 from ._model import has_device, inspect
 from ._session import Session
 
 # Types that NumPy lacks come as raw bits; the onnx package has them from ml_dtypes.
 _NAMES_IN_ML_DTYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
+
+# lawson's types in NumPy's words, for elements that lawson carries in a wider type: 4-bit numbers ...
+_NUMPY_NAMES = {"f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "u8": "uint8"}
 
 
 def _device_name(device: str) -> str:
@@ -31,19 +34,42 @@ def _device_name(device: str) -> str:
     return "cpu" if parsed.type == DeviceType.CPU else f"cuda:{parsed.device_id}"
 
 
-def _typed(array: Any, dtype: str) -> Any:
+def _typed(array: Any, dtype: str, wanted: Any) -> Any:
+    """A result in the type that the model declares."""
     name = _NAMES_IN_ML_DTYPES.get(dtype)
-    if name is None:
+    if name is not None:
+        import ml_dtypes
+        array = array.view(getattr(ml_dtypes, name))
+    return array if wanted is None or array.dtype == wanted else array.astype(wanted)
+
+
+def _carried(array: Any, dtype: str) -> Any:
+    """An input whose elements NumPy has from ml_dtypes in the type that lawson carries them in."""
+    array = numpy.asarray(array)
+    is_foreign = array.dtype.kind == "V" or array.dtype.name.startswith(("int4", "uint4", "int2",
+                                                                          "uint2", "float"))
+    wanted = _NUMPY_NAMES.get(dtype)
+    if not is_foreign or wanted is None or array.dtype.name in _NUMPY_NAMES.values():
         return array
-    import ml_dtypes
-    return array.view(getattr(ml_dtypes, name))
+    return array.astype(wanted)
+
+
+def _declared(port: Any) -> Any:
+    """The NumPy type of an output, or None where the model does not say."""
+    elem = port.type.tensor_type.elem_type
+    return onnx.helper.tensor_dtype_to_np_dtype(elem) if elem else None
+
+
+def _is_tensor(port: Any) -> bool:
+    return port.type.WhichOneof("value") in (None, "tensor_type")
 
 
 class LawsonRep(BackendRep):
     """A model that is ready to run."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, model: Any) -> None:
         self.session = session
+        self._types = {port.name: _declared(port) for port in model.graph.output}
         self._outputs = namedtupledict("Outputs", [info.name for info in session.outputs])
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
@@ -53,11 +79,16 @@ class LawsonRep(BackendRep):
             raise TypeError("run() knows no " + ", ".join(sorted(kwargs)))
         if isinstance(inputs, numpy.ndarray):
             inputs = [inputs]
+        ports = self.session.inputs
         if isinstance(inputs, dict):
-            results = self.session.run(inputs)
+            types = {info.name: info.dtype for info in ports}
+            results = self.session.run({name: _carried(array, types.get(name, ""))
+                                        for name, array in inputs.items()})
         else:
-            results = self.session.run([numpy.asarray(array) for array in inputs])
-        return self._outputs(*[_typed(array, info.dtype)
+            inputs = list(inputs)
+            types_in_order = [info.dtype for info in ports] + [""] * len(inputs)
+            results = self.session.run([_carried(*pair) for pair in zip(inputs, types_in_order)])
+        return self._outputs(*[_typed(array, info.dtype, self._types.get(info.name))
                                for array, info in zip(results, self.session.outputs)])
 
 
@@ -66,7 +97,10 @@ class LawsonBackend(Backend):
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether lawson has the operators that the model needs. Compiles nothing."""
+        """Whether lawson has the operators that the model needs, and inputs and outputs are tensors.
+        Compiles nothing."""
+        if not all(map(_is_tensor, [*model.graph.input, *model.graph.output])):
+            return False
         with tempfile.NamedTemporaryFile(prefix="lawson-", suffix=".onnx") as file:
             file.write(model.SerializeToString())
             file.flush()
@@ -76,7 +110,13 @@ class LawsonBackend(Backend):
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> LawsonRep:
         """Compiles a ModelProto."""
         super().prepare(model, device)
-        return LawsonRep(Session(model.SerializeToString(), device=_device_name(device), **kwargs))
+        others = [port.name for port in [*model.graph.input, *model.graph.output]
+                  if not _is_tensor(port)]
+        if others:
+            raise Error(UNSUPPORTED, "inputs and outputs are tensors here; sequences and optionals "
+                        "are: " + ", ".join(others))
+        session = Session(model.SerializeToString(), device=_device_name(device), **kwargs)
+        return LawsonRep(session, model)
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU",
