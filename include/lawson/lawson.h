@@ -155,6 +155,8 @@ typedef struct lw_stats {
   uint64_t kernels_built, kernels_cached; /* distinct kernels compiled now, taken from the cache */
   double compile_s;                       /* whole of lw_model_load or lw_model_compile */
   double last_device_us;                  /* device time of the last lw_context_run */
+  uint64_t groups_split; /* taken apart: their kernel was rejected by the compiler, refused by the
+                            device, or spilled registers */
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
 

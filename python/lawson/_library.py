@@ -45,7 +45,8 @@ class StatsC(ctypes.Structure):
     _fields_ = ([(name, ctypes.c_uint64) for name in (
         "kernels", "library_calls", "copies", "fills", "staging_copies", "arena_bytes",
         "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")]
-        + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double)])
+        + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double),
+           ("groups_split", ctypes.c_uint64)])
 
 
 class PortC(ctypes.Structure):

@@ -437,6 +437,7 @@ void lw__model_static_stats(const lw_model *model, lw_stats *out) {
   out->weight_bytes = plan->weight_bytes;
   out->kernels_built = model->from_plan ? 0 : model->compiled.kernels_built;
   out->kernels_cached = model->from_plan ? plan->kernels.count : model->compiled.kernels_cached;
+  out->groups_split = model->compiled.splits.count;
 }
 
 void lw_context_stats(const lw_context *context, lw_stats *out_stats) {

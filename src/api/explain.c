@@ -155,6 +155,23 @@ static void write_totals(explainer *e) {
   lw__json_object_end(&e->json);
 }
 
+/* Groups whose kernels were of no use. */
+static void write_splits(explainer *e) {
+  const lw_compiled *c = &e->model->compiled;
+  lw__json_key_array_begin(&e->json, "splits");
+  for (uint32_t i = 0; i < c->splits.count; i++) {
+    const lw_split *split = &c->splits.data[i];
+    lw__json_object_begin(&e->json);
+    lw__json_key_str(&e->json, "reason", lw__trouble_name(split->trouble));
+    lw__json_key_str(&e->json, "kernel", split->kernel);
+    lw__json_key_str(&e->json, "nodes", split->nodes);
+    lw__json_key_str(&e->json, "fusion", split->fusion);
+    lw__json_key_str(&e->json, "text", split->text);
+    lw__json_object_end(&e->json);
+  }
+  lw__json_array_end(&e->json);
+}
+
 /* Why something tempting was left alone, and warnings. */
 static void write_notes(explainer *e) {
   lw__json_key_array_begin(&e->json, "notes");
@@ -187,6 +204,7 @@ static void write_report(explainer *e) {
   for (uint32_t i = 0; i < c->plan.kernels.count; i++) write_kernel(e, &c->plan.kernels.data[i]);
   lw__json_array_end(&e->json);
   write_totals(e);
+  write_splits(e);
   write_notes(e);
   lw__json_key_uint(&e->json, "kernels_built", c->kernels_built);
   lw__json_key_uint(&e->json, "kernels_cached", c->kernels_cached);

@@ -254,6 +254,24 @@ lw_build_options lw__model_build_options(const lw_model *model, const lw_options
                             .path = options->path};
 }
 
+/* The kernels alone, on the model's own device. */
+static lw_status model_try_kernels(void *user, const lw_plan *plan, bool *out_refused,
+                                   lw_diag *diag) {
+  const lw_model *model = user;
+  lw_rt_program *program;
+  LW_TRY(lw__rt_program_try(model->rt_device, NULL, plan, out_refused, diag, &program));
+  lw__rt_program_release(program);
+  return LW_OK;
+}
+
+/* Only drivers of GPUs refuse kernels. */
+static bool model_can_try(const lw_model *model, const lw_options *options) {
+  lw_rt_device_info info = {0};
+  if (model->rt_device == NULL || options->compile_only) return false;
+  lw__rt_device_info(model->rt_device, &info);
+  return strcmp(info.kind, "cuda") == 0;
+}
+
 static lw_compile_options model_compile_options(lw_model *model, const lw_options *options,
                                                 lw_cache *cache, model_dumper *dumper) {
   return (lw_compile_options){
@@ -269,6 +287,8 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
       .channels_last_io = options->channels_last,
       .dump = options->dump_steps.count > 0 ? model_dump : NULL,
       .dump_user = dumper,
+      .try_kernels = model_can_try(model, options) ? model_try_kernels : NULL,
+      .try_user = model,
   };
 }
 

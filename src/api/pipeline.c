@@ -12,7 +12,7 @@
 enum {
   kernels_per_unit_gpu = 4,
   kernels_per_unit_cpu = 8,
-  max_respills = 8,
+  reject_text = 1000,             /* bytes of a compiler's complaint that are kept */
   widen_elements_gpu = 16 * 1024, /* 64 KiB in f32: read and written within the noise of a launch */
 };
 
@@ -35,6 +35,7 @@ typedef struct pipeline {
   LW_VEC(const char *) names;
   LW_VEC(lw_build_job) jobs;
   LW_VEC(lw_hash) rejected; /* products that did not build well: the next configuration is taken */
+  lw_kernel_fate *fates;    /* per kernel, in |out|'s arena */
 } pipeline;
 
 static bool is_gpu(const pipeline *p) { return p->options->profile->kind == LW_DEVICE_CUDA; }
@@ -118,11 +119,13 @@ static lw_status check_ids(pipeline *p, const char *const *ids, uint32_t count, 
   return LW_OK;
 }
 
-static lw_status step_fuse(pipeline *p, const lw_fuse_options *options) {
+static lw_status step_fuse(pipeline *p, const lw_fuse_options *options, bool first) {
   LW_TRY(lw__fuse(&p->out->graph, p->options->profile, p->options->policy, options, p->diag,
                   &p->out->fusion));
-  LW_TRY(check_ids(p, options->force, options->force_count, true));
-  LW_TRY(check_ids(p, options->forbid, options->forbid_count, false));
+  if (first) {
+    LW_TRY(check_ids(p, options->force, options->force_count, true));
+    LW_TRY(check_ids(p, options->forbid, options->forbid_count, false));
+  }
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};
   lw__fusion_print(&p->out->fusion, &p->out->graph, &text);
@@ -241,14 +244,59 @@ static lw_status step_emit(pipeline *p) {
   return LW_OK;
 }
 
-static lw_status step_build(pipeline *p) {
+static lw_status build_all(pipeline *p, lw_build_job *jobs, uint32_t count, lw_diag *diag) {
   lw_build_options options = p->options->build;
   options.sm_arch = p->options->profile->sm_arch;
   options.arch_specific = p->options->profile->arch_specific;
-  LW_TRY(is_gpu(p) ? lw__build_cuda(p->jobs.data, p->jobs.count, &options, p->options->cache,
-                                    &p->out->arena, p->diag)
-                   : lw__build_cpu(p->jobs.data, p->jobs.count, &options, p->options->cache,
-                                   &p->out->arena, p->diag));
+  return is_gpu(p) ? lw__build_cuda(jobs, count, &options, p->options->cache, &p->out->arena, diag)
+                   : lw__build_cpu(jobs, count, &options, p->options->cache, &p->out->arena, diag);
+}
+
+static bool only_rejected(const lw_build_job *jobs, uint32_t count) {
+  for (uint32_t j = 0; j < count; j++)
+    if (!jobs[j].image && !jobs[j].rejected) return false;
+  return true;
+}
+
+static lw_status reject_kernel(pipeline *p, uint32_t kernel, const lw_build_job *job,
+                               const lw_diag *diag) {
+  const char *text = job->log;
+  for (uint32_t i = 0; i < diag->messages.count; i++)
+    if (!strcmp(diag->messages.data[i].where, job->entries[0])) text = diag->messages.data[i].text;
+  size_t length = strlen(text);
+  p->fates[kernel].trouble = LW_TROUBLE_BUILD;
+  return lw__arena_strndup(&p->out->arena, text, length < reject_text ? length : reject_text,
+                           &p->fates[kernel].text);
+}
+
+/* A rejected unit becomes one per kernel, so that it is known which of them is rejected. */
+static lw_status build_apart(pipeline *p, lw_diag *diag) {
+  uint32_t count = p->jobs.count;
+  for (uint32_t j = 0, k = 0; j < count; j++) {
+    lw_build_job unit = p->jobs.data[j];
+    for (uint32_t e = 0; e < unit.entry_count; e++, k++) {
+      lw_build_job job = {.entries = &unit.entries[e], .entry_count = 1};
+      if (!unit.rejected) break;
+      if (unit.entry_count == 1) {
+        job = unit;
+      } else {
+        LW_TRY(emit_source(p, k, 1, &job.source));
+        lw_status status = build_all(p, &job, 1, diag);
+        if (status != LW_OK && !job.rejected) return status;
+      }
+      if (job.rejected) LW_TRY(reject_kernel(p, k, &job, diag));
+      LW_TRY(lw_vec_push(&p->jobs, job));
+    }
+    if (unit.rejected) continue;
+    k += unit.entry_count;
+    LW_TRY(lw_vec_push(&p->jobs, unit));
+  }
+  p->jobs.count -= count; /* the new ones are in the order of the kernels, too */
+  memmove(p->jobs.data, p->jobs.data + count, p->jobs.count * sizeof *p->jobs.data);
+  return LW_OK;
+}
+
+static void give_images(pipeline *p) {
   for (uint32_t j = 0, k = 0; j < p->jobs.count; j++) {
     const lw_build_job *job = &p->jobs.data[j];
     *(job->from_cache ? &p->out->kernels_cached : &p->out->kernels_built) += job->entry_count;
@@ -256,12 +304,52 @@ static lw_status step_build(pipeline *p) {
       lw_plan_kernel *kernel = &p->out->plan.kernels.data[k];
       kernel->image = job->image;
       kernel->image_bytes = job->image_bytes;
-      if (!job->report) continue;
+      if (!job->image || !job->report) continue;
       kernel->registers = job->report[e].registers;
       kernel->spill_bytes = job->report[e].spill_bytes;
+      if (kernel->spill_bytes > 0) p->fates[k].trouble = LW_TROUBLE_SPILLS;
     }
   }
-  return LW_OK;
+}
+
+/* Kernels that the compiler rejects are no error yet: their groups are taken apart. */
+static lw_status step_build(pipeline *p) {
+  lw_diag attempt = {0};
+  LW_TRY(lw__arena_alloc(&p->out->arena, p->kernels.count + 1u, sizeof *p->fates, &p->fates));
+  for (uint32_t k = 0; k < p->kernels.count; k++) p->fates[k].text = "";
+  lw_status status = build_all(p, p->jobs.data, p->jobs.count, &attempt);
+  if (status == LW_STATUS_DEVICE_FAILED && only_rejected(p->jobs.data, p->jobs.count))
+    status = build_apart(p, &attempt);
+  lw__diag_move(&attempt, status != LW_OK, p->diag);
+  if (status == LW_OK) give_images(p);
+  return status;
+}
+
+/* ---- trying the kernels -----------------------------------------------------------------------*/
+
+static lw_status try_kernels(pipeline *p, bool *refused, lw_diag *diag) {
+  lw_status status = p->options->try_kernels(p->options->try_user, &p->out->plan, refused, diag);
+  bool any = false;
+  for (uint32_t k = 0; k < p->kernels.count && status != LW_OK; k++) {
+    if (!refused[k]) continue;
+    const char *text = lw__diag_first_error(diag);
+    any = true;
+    p->fates[k].trouble = LW_TROUBLE_LOAD;
+    LW_TRY(lw__arena_strndup(&p->out->arena, text, strlen(text), &p->fates[k].text));
+  }
+  return any ? LW_OK : status;
+}
+
+static lw_status step_try(pipeline *p) {
+  bool *refused;
+  if (!p->options->try_kernels) return LW_OK;
+  for (uint32_t k = 0; k < p->kernels.count; k++)
+    if (p->fates[k].trouble == LW_TROUBLE_BUILD) return LW_OK; /* others come first */
+  LW_TRY(lw__arena_alloc(&p->out->arena, p->kernels.count + 1u, sizeof *refused, &refused));
+  lw_diag attempt = {0};
+  lw_status status = try_kernels(p, refused, &attempt);
+  lw__diag_move(&attempt, status != LW_OK, p->diag);
+  return status;
 }
 
 /* ---- schedule ---------------------------------------------------------------------------------*/
@@ -284,52 +372,32 @@ static lw_status reject_products(pipeline *p, bool *out_again) {
   *out_again = false;
   for (uint32_t j = 0, k = 0; j < p->jobs.count; k += p->jobs.data[j++].entry_count) {
     const lw_build_job *job = &p->jobs.data[j];
-    if (!job->replaceable || !job->report) continue;
-    if (!job->report[0].serialized && !job->report[0].spill_bytes) continue;
-    lw__note(p->diag, LW_SEVERITY_NOTE, p->names.data[k],
-             "%s: the next configuration of this product is taken",
-             job->report[0].serialized ? "the assembler serialized matrix instructions"
-                                       : "it spills registers");
+    bool serialized = job->report && job->report[0].serialized;
+    if (!job->replaceable || (!serialized && p->fates[k].trouble == LW_TROUBLE_NONE)) continue;
+    lw__note(
+        p->diag, LW_SEVERITY_NOTE, p->names.data[k],
+        "this kernel %s: the next configuration of the product is taken",
+        serialized ? "has serialized matrix instructions" : lw__trouble_name(p->fates[k].trouble));
     LW_TRY(lw_vec_push(&p->rejected, p->hashes.data[k]));
     *out_again = true;
   }
   return LW_OK;
 }
 
-/* ---- a spill splits its group -----------------------------------------------------------------*/
+/* ---- again ------------------------------------------------------------------------------------*/
 
-/* Forbids the dearest merge inside every group whose kernel spills. Returns whether there is
- * anything to plan again. */
-static lw_status forbid_spilling(pipeline *p, lw_fuse_options *fuse, bool *out_again) {
-  lw_fusion *fusion = &p->out->fusion;
-  *out_again = false;
-  for (uint32_t g = 0; g < fusion->groups.count; g++) {
-    bool spills = false;
-    for (uint32_t l = 0; l < p->lowered[g].launches.count; l++)
-      spills |=
-          p->out->plan.kernels.data[p->launch_kernel.data[p->first_kernel[g] + l]].spill_bytes > 0;
-    if (!spills) continue;
-    const lw_decision *last = NULL;
-    for (uint32_t d = 0; d < fusion->decisions.count; d++) {
-      const lw_decision *decision = &fusion->decisions.data[d];
-      if (!decision->fused || decision->forced) continue;
-      for (uint32_t n = 0; n < fusion->groups.data[g].nodes.count; n++)
-        if (fusion->groups.data[g].nodes.data[n] == decision->consumer &&
-            (!last || decision->us_together > last->us_together))
-          last = decision;
-    }
-    if (!last) continue; /* a single node: nothing to take apart */
-    const char **more, *copy;
-    LW_TRY(lw__arena_alloc(&p->out->arena, fuse->forbid_count + 1u, sizeof *more, &more));
-    if (fuse->forbid_count) memcpy(more, fuse->forbid, fuse->forbid_count * sizeof *more);
-    LW_TRY(lw__arena_strndup(&p->out->arena, last->id, strlen(last->id), &copy));
-    more[fuse->forbid_count++] = copy;
-    fuse->forbid = more;
-    lw__note(p->diag, LW_SEVERITY_NOTE, lw__node(&p->out->graph, last->consumer)->name,
-             "a kernel spilled registers: its group is split at fusion %s", copy);
-    *out_again = true;
-  }
-  return LW_OK;
+static lw_status step_split(pipeline *p, lw_fuse_options *fuse, uint32_t round, bool *out_again) {
+  const lw_split_input in = {.graph = &p->out->graph,
+                             .fusion = &p->out->fusion,
+                             .lowered = p->lowered,
+                             .first_kernel = p->first_kernel,
+                             .launch_kernel = p->launch_kernel.data,
+                             .fates = p->fates,
+                             .names = p->names.data,
+                             .round = round,
+                             .arena = &p->out->arena,
+                             .diag = p->diag};
+  return lw__split_groups(&in, fuse, &p->out->splits, out_again);
 }
 
 static void free_lists(pipeline *p) {
@@ -348,18 +416,19 @@ static void forget_kernels(pipeline *p) {
   free_lists(p);
 }
 
-/* fuse .. build, again while kernels spill and there is something to split. */
+/* fuse .. build, again while there are kernels in trouble whose groups can be taken apart. */
 static lw_status fuse_and_build(pipeline *p, bool build_images) {
   lw_fuse_options fuse = p->options->fuse;
-  for (int round = 0;;) {
-    bool again = false;
-    LW_TRY(step_fuse(p, &fuse));
+  bool again = false, first = true;
+  for (uint32_t round = 0;; first = false) {
+    LW_TRY(step_fuse(p, &fuse, first));
     LW_TRY(step_lower(p));
     LW_TRY(step_emit(p));
     if (!build_images) return LW_OK;
     LW_TRY(step_build(p));
+    LW_TRY(step_try(p));
     LW_TRY(reject_products(p, &again)); /* each kernel at most once: it ends */
-    if (!again && round++ < max_respills) LW_TRY(forbid_spilling(p, &fuse, &again));
+    if (!again) LW_TRY(step_split(p, &fuse, round++, &again));
     if (!again) return LW_OK;
     forget_kernels(p);
     lw__fusion_deinit(&p->out->fusion);
@@ -393,6 +462,7 @@ void lw__compiled_deinit(lw_compiled *compiled) {
   for (uint32_t i = 0; i < compiled->fusion.groups.count && compiled->lowered; i++)
     lw__lowered_deinit(&compiled->lowered[i]);
   lw_vec_free(&compiled->kernels);
+  lw_vec_free(&compiled->splits);
   lw__fusion_deinit(&compiled->fusion);
   lw__plan_deinit(&compiled->plan);
   lw__graph_deinit(&compiled->graph);

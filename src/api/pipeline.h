@@ -2,6 +2,7 @@
 #ifndef LW_API_PIPELINE_H
 #define LW_API_PIPELINE_H
 
+#include "api/split.h"
 #include "base/base.h"
 #include "compiler/build/build_kernels.h"
 #include "compiler/fuse/fuse.h"
@@ -24,6 +25,10 @@ typedef struct lw_compile_options {
   bool skip_passes;                     /* compile the graph as it is (tests) */
   lw_dump_fn dump;
   void *dump_user;
+  /* Loads the plan's kernels on the device and tells which it does not take; the plan has no steps
+   * yet. NULL: nobody can tell, all are taken. */
+  lw_status (*try_kernels)(void *user, const lw_plan *plan, bool *out_refused, lw_diag *diag);
+  void *try_user;
 } lw_compile_options;
 
 typedef struct lw_compiled {
@@ -34,6 +39,7 @@ typedef struct lw_compiled {
   lw_lowered *lowered; /* per group: launches with their kernel IR, schedule in words */
   LW_VEC(const lw_kernel *) kernels;    /* kernel IR of plan.kernels[i]; owned by |lowered| */
   uint64_t kernels_built, kernels_cached;
+  lw_splits splits;                     /* groups taken apart, in the order it happened */
   const lw_device_profile *profile;
   bool fuse_off;
 } lw_compiled;

@@ -154,7 +154,10 @@ lw_status lw__fail(lw_diag *diag, lw_status status, const char *where, const cha
     LW_PRINTF(4, 5);
 void lw__note(lw_diag *diag, lw_severity severity, const char *where, const char *fmt, ...)
     LW_PRINTF(4, 5);
-const char *lw__diag_first_error(const lw_diag *diag); /* text or "" */
+const char *lw__diag_first_error(const lw_diag *diag);
+/* Appends the messages of |from| to |to| (may be NULL), errors only where |errors|, and empties
+ * |from|. */
+void lw__diag_move(lw_diag *from, bool errors, lw_diag *to); /* text or "" */
 
 /* ---- element types ----------------------------------------------------------------------------*/
 static inline bool lw__dtype_is_float(lw_dtype t) { return t >= LW_DTYPE_F16; }

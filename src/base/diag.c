@@ -38,6 +38,18 @@ void lw__note(lw_diag *diag, lw_severity severity, const char *where, const char
   va_end(args);
 }
 
+void lw__diag_move(lw_diag *from, bool errors, lw_diag *to) {
+  for (uint32_t i = 0; i < from->messages.count; i++) {
+    const lw_message *m = &from->messages.data[i];
+    if (m->severity != LW_SEVERITY_ERROR) {
+      lw__note(to, m->severity, m->where, "%s", m->text);
+    } else if (errors) {
+      (void)lw__fail(to, m->status, m->where, "%s", m->text);
+    }
+  }
+  lw__diag_deinit(from);
+}
+
 const char *lw__diag_first_error(const lw_diag *diag) {
   if (diag == NULL) return "";
   for (uint32_t i = 0; i < diag->messages.count; i++) {

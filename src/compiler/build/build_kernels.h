@@ -17,6 +17,7 @@ typedef struct lw_build_job { /* one translation unit */
   const void *image;
   size_t image_bytes;
   bool from_cache;
+  bool rejected;   /* the compiler ran and does not take this source: there is no image */
   const char *log; /* the compiler's words, "" when silent */
   struct {
     uint32_t registers, spill_bytes, shared_bytes;
@@ -41,7 +42,8 @@ typedef struct lw_build_options {
 } lw_build_options;
 
 /* Builds every job that the cache (may be NULL) does not hold, in parallel. LW_STATUS_DEVICE_FAILED
- * when no compiler is there or it rejects the source (the log goes to |diag|). The cache key covers
+ * when no compiler is there or it rejects a source (the log goes to |diag|; the other jobs are done
+ * all the same). The cache key covers
  * source, options, compiler identity and CPU features. */
 lw_status lw__build_cuda(lw_build_job *jobs, uint32_t count, const lw_build_options *options,
                          lw_cache *cache, lw_arena *arena, lw_diag *diag) LW_MUST_CHECK;

@@ -216,6 +216,7 @@ static lw_status jobs_finish(jobs_run *run, uint32_t index, lw_cache *cache, lw_
   lw_str log = lw__str(lw__text_str(&result->log), result->log.len);
   if (result->status != LW_OK) {
     (void)!lw__arena_strndup(arena, log.ptr, log.len, &job->log);
+    job->rejected = result->status == LW_STATUS_DEVICE_FAILED;
     return result->status;
   }
   LW_TRY(jobs_store(job, result->reports, log, result->image, result->image_bytes, arena));
@@ -268,6 +269,7 @@ lw_status lw__build_jobs(const lw_builder *builder, lw_build_job *jobs, uint32_t
   }
   for (uint32_t i = 0; i < count && status == LW_OK; i++) {
     jobs[i].from_cache = false;
+    jobs[i].rejected = false;
     jobs[i].image = NULL;
     jobs[i].image_bytes = 0;
     jobs[i].log = "";
