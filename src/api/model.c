@@ -164,8 +164,15 @@ static lw_status model_bind(lw_model *model, const lw_import_options *import,
 static lw_status model_import(lw_model *model, const char *path, const lw_options *options,
                               lw_diag *diag) {
   lw_import_options import;
+  uint32_t first_message = diag->messages.count;
   LW_TRY(lw__import_options(options, &model->arena, &import));
-  LW_TRY(lw__onnx_import(path, &import, diag, &model->graph));
+  lw_status status = lw__onnx_import(path, &import, diag, &model->graph);
+  bool open = status == LW_STATUS_UNSUPPORTED || status == LW_STATUS_USAGE;
+  if (open && diag == &model->diag && !options->compile_only) {
+    lw_status opened = lw__shapes_create_from_file(model, path, options, first_message);
+    if (opened != LW_STATUS_UNSUPPORTED) return opened;
+  }
+  LW_TRY(status);
   model->has_graph = true;
   model->graph.diag = diag;
   LW_TRY(model_dump_graph(model, options, "import"));
@@ -324,6 +331,8 @@ static lw_status model_compile(lw_model *model, const lw_options *options, lw_ca
 /* Where dimensions are open, runs compile. */
 static lw_status model_compile_or_open(lw_model *model, const lw_options *options, lw_cache *cache,
                                        bool *out_open) {
+  *out_open = model->shapes != NULL;
+  if (*out_open) return LW_OK;
   LW_TRY(model_tensor_infos(model));
   *out_open = lw__shapes_are_open(&model->graph);
   if (*out_open) return lw__shapes_create(model, options);

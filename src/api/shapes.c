@@ -39,9 +39,8 @@ static lw_status bind_copy(const lw_model *model, const int64_t *numbers, uint32
   return status;
 }
 
-/* The options' numbers, and the shape of every input. */
-static lw_status import_shapes(const lw_model *model, const int64_t *numbers, lw_arena *arena,
-                               lw_import_options *out) {
+lw_status lw__shapes_import_options(const lw_model *model, const int64_t *numbers, lw_arena *arena,
+                                    lw_import_options *out) {
   const lw_shapes *shapes = model->shapes;
   const char **names;
   lw_shape *import;
@@ -69,7 +68,7 @@ lw_status lw__shapes_graph(const lw_model *model, const int64_t *numbers, lw_dia
   if (shapes->path == NULL) return bind_copy(model, numbers, LW_NONE, diag, out);
   lw_arena arena = {0};
   lw_import_options import;
-  lw_status status = import_shapes(model, numbers, &arena, &import);
+  lw_status status = lw__shapes_import_options(model, numbers, &arena, &import);
   if (status == LW_OK) status = lw__onnx_import(shapes->path, &import, diag, out);
   if (status == LW_OK) {
     out->diag = diag;

@@ -68,11 +68,13 @@ bool lw__shapes_are_open(const lw_graph *graph);
 /* For a model whose graph has symbols in its inputs (its infos are made, its device is chosen).
  * With a ladder for every symbol the largest sizes are compiled now. */
 lw_status lw__shapes_create(lw_model *model, const lw_options *options) LW_MUST_CHECK;
-/* For a file that cannot be imported with symbols, but with numbers: |problem| is what importing it
- * said. Makes the model's infos, too. LW_STATUS_UNSUPPORTED, with nothing said, when numbers do not
+/* For a file that cannot be imported with symbols, but with numbers: its shape arithmetic needs
+ * them. What importing it said stands in the model's messages from |first_message| on; it goes, and
+ * becomes a warning where ladders were asked for. Makes the model's infos, too, and needs no
+ * device. LW_STATUS_UNSUPPORTED, with nothing said, when no dimension is open or numbers do not
  * help either. */
 lw_status lw__shapes_create_from_file(lw_model *model, const char *path, const lw_options *options,
-                                      const char *problem) LW_MUST_CHECK;
+                                      uint32_t first_message) LW_MUST_CHECK;
 void lw__shapes_destroy(lw_shapes *shapes);
 
 /* The numbers of all symbols from the shapes of all inputs; |dims[i]| of input i, of the right
@@ -91,6 +93,9 @@ void lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint
 /* The graph with numbers for all symbols. */
 lw_status lw__shapes_graph(const lw_model *model, const int64_t *numbers, lw_diag *diag,
                            lw_graph *out) LW_MUST_CHECK;
+/* The options' numbers and the shape of every input, for the importer. */
+lw_status lw__shapes_import_options(const lw_model *model, const int64_t *numbers, lw_arena *arena,
+                                    lw_import_options *out) LW_MUST_CHECK;
 /* Whether smaller sizes of symbol |s| may run in |bound|, whose sizes are |sizes|. */
 lw_status lw__shapes_prove(const lw_model *model, const lw_graph *bound, const int64_t *sizes,
                            uint32_t s, lw_arena *arena, lw_rows_proof *out) LW_MUST_CHECK;

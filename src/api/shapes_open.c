@@ -221,3 +221,158 @@ lw_status lw__shapes_create(lw_model *model, const lw_options *options) {
   LW_TRY(check_ladders(model));
   return compile_ladders(model);
 }
+
+/* ---- files that need numbers ----- */
+
+static lw_dtype dtype_named(const char *name) {
+  for (int t = LW_DTYPE_NONE + 1; t < LW_DTYPE_COUNT; t++) {
+    if (strcmp(lw_dtype_name((lw_dtype)t), name) == 0) return (lw_dtype)t;
+  }
+  return LW_DTYPE_NONE;
+}
+
+/* The next dim of "[batch, 3]" from |*at| on; empty when there is none. */
+static lw_str next_dim(const char **at) {
+  *at += strspn(*at, "[, ");
+  lw_str word = lw__str(*at, strcspn(*at, ",]"));
+  *at += word.len;
+  return word;
+}
+
+static bool is_number(lw_str word) {
+  for (size_t i = 0; i < word.len; i++) {
+    if (word.ptr[i] < '0' || word.ptr[i] > '9') return false;
+  }
+  return word.len > 0 && word.len < 10;
+}
+
+/* What the options say of dim |d| of the input, whose name in the file is |word|; -1: nothing. */
+static int64_t given_number(const lw_options *options, const char *input, int d, lw_str word) {
+  for (uint32_t i = 0; i < options->shapes.count; i++) {
+    const lw_named_shape *shape = &options->shapes.data[i];
+    if (strcmp(shape->name, input) == 0 && d < shape->rank) return shape->dims[d];
+  }
+  for (uint32_t i = 0; i < options->dims.count; i++) {
+    if (lw__str_is(word, options->dims.data[i].name)) return options->dims.data[i].value;
+  }
+  return -1;
+}
+
+/* Dims without a name are symbols of their own, as the importer names them. */
+static lw_status take_dim(lw_model *model, const lw_tensor_info *info, int d, lw_str word,
+                          lw_open_dim *out) {
+  const char *name;
+  *out = (lw_open_dim){.number = given_number(model->shapes->options, info->name, d, word),
+                       .symbol = LW_NONE};
+  if (out->number >= 0) return LW_OK;
+  if (is_number(word)) {
+    out->number = 0;
+    for (size_t i = 0; i < word.len; i++) out->number = out->number * 10 + (word.ptr[i] - '0');
+    return LW_OK;
+  }
+  bool anonymous = lw__str_is(word, "?") || lw__str_is(word, "-1");
+  LW_TRY(anonymous ? lw__arena_printf(&model->shapes->arena, &name, "%s_dim%d", info->name, d)
+                   : lw__arena_strndup(&model->shapes->arena, word.ptr, word.len, &name));
+  return find_symbol(model->shapes, name, &out->symbol);
+}
+
+static lw_status take_port(lw_model *model, const lw_onnx_port *port, lw_tensor_info *info,
+                           lw_open_dim **out_dims) {
+  const char *at = port->shape;
+  *info = (lw_tensor_info){.dtype = dtype_named(port->type)};
+  LW_TRY(lw__arena_strndup(&model->arena, port->name, strlen(port->name), &info->name));
+  if (info->dtype == LW_DTYPE_NONE || *at != '[') return LW_STATUS_UNSUPPORTED;
+  if (out_dims != NULL) {
+    LW_TRY(lw__arena_alloc(&model->shapes->arena, LW_MAX_RANK, sizeof **out_dims, out_dims));
+  }
+  for (lw_str word; (word = next_dim(&at)).len > 0; info->rank++) {
+    if (info->rank == LW_MAX_RANK) return LW_STATUS_UNSUPPORTED;
+    lw_open_dim dim = {.number = -1};
+    if (out_dims != NULL || is_number(word)) LW_TRY(take_dim(model, info, info->rank, word, &dim));
+    info->dims[info->rank] = dim.number;
+    if (out_dims != NULL) (*out_dims)[info->rank] = dim;
+  }
+  return LW_OK;
+}
+
+static lw_status take_ports(lw_model *model, const lw_options *options,
+                            const lw_onnx_summary *summary) {
+  LW_TRY(
+      lw__arena_alloc(&model->arena, summary->input_count, sizeof *model->inputs, &model->inputs));
+  LW_TRY(lw__arena_alloc(&model->arena, summary->output_count, sizeof *model->outputs,
+                         &model->outputs));
+  model->input_count = summary->input_count;
+  model->output_count = summary->output_count;
+  LW_TRY(begin(model, options));
+  for (uint32_t i = 0; i < summary->input_count; i++) {
+    LW_TRY(take_port(model, &summary->inputs[i], &model->inputs[i], &model->shapes->inputs[i]));
+  }
+  for (uint32_t i = 0; i < summary->output_count; i++) {
+    LW_TRY(take_port(model, &summary->outputs[i], &model->outputs[i], NULL));
+  }
+  return model->shapes->symbol_count > 0 ? LW_OK : LW_STATUS_UNSUPPORTED;
+}
+
+/* Whether the file is good with some number for everything that is open. */
+static lw_status probe_file(const lw_model *model, const char *path) {
+  static const int64_t numbers[] = {SHAPES_PROBE, 2, 1};
+  int64_t sizes[LW_SHAPES_MAX_SYMBOLS];
+  lw_status result = LW_STATUS_UNSUPPORTED;
+  for (size_t i = 0; i < LW_ARRAY_COUNT(numbers) && result == LW_STATUS_UNSUPPORTED; i++) {
+    lw_arena arena = {0};
+    lw_diag diag = {0};
+    lw_import_options import;
+    lw_onnx_summary summary = {0};
+    for (uint32_t s = 0; s < model->shapes->symbol_count; s++) sizes[s] = numbers[i];
+    lw_status status = lw__shapes_import_options(model, sizes, &arena, &import);
+    if (status == LW_OK) status = lw__onnx_summary(path, &import, &diag, &summary);
+    if (status == LW_OK && summary.status == LW_OK) result = LW_OK;
+    if (status == LW_STATUS_OUT_OF_MEMORY) result = status;
+    lw__onnx_summary_deinit(&summary);
+    lw__diag_deinit(&diag);
+    lw__arena_deinit(&arena);
+  }
+  return result;
+}
+
+static lw_status open_file(lw_model *model, const char *path, const lw_options *options,
+                           const char *problem) {
+  lw_arena arena = {0};
+  lw_diag diag = {0};
+  lw_import_options import;
+  lw_onnx_summary summary = {0};
+  lw_status status = lw__import_options(options, &arena, &import);
+  if (status == LW_OK) status = lw__onnx_summary(path, &import, &diag, &summary);
+  if (status == LW_OK) status = take_ports(model, options, &summary);
+  lw__onnx_summary_deinit(&summary);
+  lw__diag_deinit(&diag);
+  lw__arena_deinit(&arena);
+  if (status == LW_OK) status = probe_file(model, path);
+  if (status != LW_OK) return status;
+  for (uint32_t s = 0; s < model->shapes->symbol_count; s++) {
+    if (model->shapes->symbols[s].ladder != NULL) LW_TRY(refuse_ladder(model, s, problem));
+  }
+  LW_TRY(check_names(model->shapes, &model->diag));
+  return lw__arena_strndup(&model->shapes->arena, path, strlen(path), &model->shapes->path);
+}
+
+lw_status lw__shapes_create_from_file(lw_model *model, const char *path, const lw_options *options,
+                                      uint32_t first_message) {
+  lw_text problem = {0};
+  lw__diag_line(&model->diag, &problem);
+  uint32_t said = model->diag.messages.count;
+  lw_status status = open_file(model, path, options, lw__text_str(&problem));
+  lw__text_deinit(&problem);
+  if (status == LW_OK) { /* what importing said goes, what opening said stays */
+    for (uint32_t i = said; i < model->diag.messages.count; i++) {
+      model->diag.messages.data[first_message + i - said] = model->diag.messages.data[i];
+    }
+    model->diag.messages.count -= said - first_message;
+    return LW_OK;
+  }
+  lw__shapes_destroy(model->shapes);
+  model->shapes = NULL;
+  model->inputs = model->outputs = NULL;
+  model->input_count = model->output_count = 0;
+  return status;
+}

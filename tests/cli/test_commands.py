@@ -194,6 +194,20 @@ class Run(Command):
         self.fails("run", net, "--device", "cpu", "--dim", "rows=2:4", "--dim", "batch=2:4",
                    code=USAGE, says="rows")
 
+    def test_a_file_that_needs_numbers(self):
+        """The number of rows goes into a mean: every size is imported and compiled by itself."""
+        net = self.write("mean.onnx", tx.model(
+            [tx.node("ReduceMean", ["a"], ["m"], name="pool", axes=[0], keepdims=1),
+             tx.node("Sub", ["a", "m"], ["y"])],
+            [("a", tx.F32, ("batch", 3))], [("y", tx.F32, ("batch", 3))]))
+        done = self.lawson("run", net, "--device", "cpu", "--dim", "batch=1,2,4:16", "-i", self.a,
+                           "--check", "--json")
+        self.assertEqual(json.loads(done.stdout)["outputs"][0]["shape"], [2, 3])
+        self.assertEqual(json.loads(done.stdout)["check"][0]["bad"], 0)
+        self.assertIn("every one is compiled by itself", done.stderr)
+        self.assertIn("'pool'", done.stderr)
+        self.fails("run", net, "--device", "cpu", code=USAGE, says="batch")
+
     def test_wrong_inputs(self):
         short = self.write("s.npy", tx.npy(tx.F32, (2, 2), [1, 2, 3, 4]))
         other = self.write("i.npy", tx.npy(tx.I32, (2, 3), [1] * 6))
