@@ -39,15 +39,24 @@ static lw_status bind_copy(const lw_model *model, const int64_t *numbers, uint32
   return status;
 }
 
+static bool is_input(const lw_model *model, const char *name) {
+  for (uint32_t i = 0; i < model->input_count; i++) {
+    if (strcmp(model->inputs[i].name, name) == 0) return true;
+  }
+  return false;
+}
+
+/* Shapes that the options give to no input stay, for the importer to refuse. */
 lw_status lw__shapes_import_options(const lw_model *model, const int64_t *numbers, lw_arena *arena,
                                     lw_import_options *out) {
   const lw_shapes *shapes = model->shapes;
+  LW_TRY(lw__import_options(shapes->options, arena, out));
+  uint32_t count = model->input_count, most = count + out->shape_count;
   const char **names;
   lw_shape *import;
-  LW_TRY(lw__import_options(shapes->options, arena, out));
-  LW_TRY(lw__arena_alloc(arena, model->input_count, sizeof *names, &names));
-  LW_TRY(lw__arena_alloc(arena, model->input_count, sizeof *import, &import));
-  for (uint32_t i = 0; i < model->input_count; i++) {
+  LW_TRY(lw__arena_alloc(arena, most, sizeof *names, &names));
+  LW_TRY(lw__arena_alloc(arena, most, sizeof *import, &import));
+  for (uint32_t i = 0; i < count; i++) {
     const lw_tensor_info *info = &model->inputs[i];
     names[i] = info->name;
     import[i].rank = (uint32_t)info->rank;
@@ -56,9 +65,14 @@ lw_status lw__shapes_import_options(const lw_model *model, const int64_t *number
       import[i].dim[d] = dim->symbol == LW_NONE ? dim->number : numbers[dim->symbol];
     }
   }
+  for (uint32_t i = 0; i < out->shape_count; i++) {
+    if (is_input(model, out->shape_names[i])) continue;
+    names[count] = out->shape_names[i];
+    import[count++] = out->shapes[i];
+  }
   out->shape_names = names;
   out->shapes = import;
-  out->shape_count = model->input_count;
+  out->shape_count = count;
   return LW_OK;
 }
 
