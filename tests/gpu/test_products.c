@@ -2,8 +2,8 @@
  * machine: odd and even shapes, both layouts, f16 and bf16, against the oracle's bounds, every
  * result twice with equal bits, one kernel each. Skipped (77) where there is no GPU. Usage:
  * test_gpu_products [first case] [count] checks (all: without arguments); test_gpu_products --list
- * prints the cases; test_gpu_products --time [M,N,K] prints times of large products. LAWSON_CUDA and
- * LAWSON_NVRTC name other libraries, such as the stand-ins. */
+ * prints the cases; test_gpu_products --time [M,N,K] prints times of large products. LAWSON_CUDA
+ * and LAWSON_NVRTC name other libraries, such as the stand-ins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
