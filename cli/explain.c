@@ -82,6 +82,20 @@ static void print_totals(const json_t *root) {
       cli_bytes_text(number_of(t, "weight_bytes")));
 }
 
+/* "2 lanes, 3 waits, predicted 40 us: they save 31 % ..." */
+static void print_schedule(const json_t *schedule) {
+  double lanes = number_of(schedule, "lanes"), live = number_of(schedule, "live_bytes");
+  if (lanes == 0) {
+    printf("schedule: no lanes");
+  } else {
+    printf("schedule: %.0f lane%s", lanes, lanes == 1 ? "" : "s");
+  }
+  if (lanes > 1) printf(", %.0f waits between them", number_of(schedule, "waits"));
+  printf(", predicted %s (%s)", cli_us_text(number_of(schedule, "predicted_us")),
+         text_of(schedule, "why"));
+  printf("; of the arena at most %s are live at once\n", cli_bytes_text(live));
+}
+
 /* ---- decisions ----- */
 
 /* What keeping the pair apart costs, for sorting; illegal pairs come last. */
@@ -148,6 +162,7 @@ static void print_tables(const cli_args *args, const cli_session *s, const json_
          flag_of(root, "fuse") ? "" : ", fusion off");
   print_groups(json_object_get(root, "groups"));
   print_totals(root);
+  print_schedule(json_object_get(root, "schedule"));
   print_decisions(json_object_get(root, "decisions"), cli_has(args, "fused"), limit);
   print_notes(json_object_get(root, "notes"));
 }

@@ -23,6 +23,11 @@ const cli_option cli_compile_options[] = {
     {"forbid", "ID", NULL, "never fuse this pair", NULL, 0},
     {"policy", "P", "opt-in", "resource limits of kernels: conservative, classic, opt-in", NULL, 0},
     {"threads", "N", "all cores", "threads of the CPU device", NULL, 't'},
+    {"streams", "K", "0",
+     "lanes of a run, 1 to 8; 0 chooses; dag: none, steps are ordered by their dependences alone",
+     NULL, 0},
+    {"graphs", "on|off", "on", "on a GPU a run is one CUDA graph; off: streams and events", NULL,
+     0},
     {"target", "T", "the device", "compile for cpu, cuda:sm_80, cuda:sm_90a ...", NULL, 0},
     {"cache", "DIR", "$LAWSON_CACHE, else ~/.cache/lawson",
      "folder where kernels are kept; 'off' keeps none", NULL, 0},
@@ -128,8 +133,8 @@ static int check_twice(const cli_args *args, const char *option) {
 }
 
 static int set_given(const cli_args *args, lw_options *options) {
-  static const char *const direct[] = {"device", "dim",     "shape",  "force", "forbid",
-                                       "policy", "threads", "target", "cc"};
+  static const char *const direct[] = {"device",  "dim",    "shape", "force",   "forbid", "policy",
+                                       "threads", "target", "cc",    "streams", "graphs"};
   int code = 0;
   for (size_t i = 0; i < args->value_count && code == 0; i++) {
     const cli_value *v = &args->values[i];

@@ -243,14 +243,15 @@ json_t *cli_json_dims(int rank, const int64_t *dims) {
 }
 
 json_t *cli_json_stats(const lw_stats *s) {
-  return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "kernels",
-                   (json_int_t)s->kernels, "library_calls", (json_int_t)s->library_calls, "copies",
-                   (json_int_t)s->copies, "fills", (json_int_t)s->fills, "staging_copies",
-                   (json_int_t)s->staging_copies, "arena_bytes", (json_int_t)s->arena_bytes,
-                   "weight_bytes", (json_int_t)s->weight_bytes, "traffic_bytes",
-                   (json_int_t)s->traffic_bytes, "kernels_built", (json_int_t)s->kernels_built,
-                   "kernels_cached", (json_int_t)s->kernels_cached, "compile_s", s->compile_s,
-                   "groups_split", (json_int_t)s->groups_split);
+  return json_pack(
+      "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I}", "kernels",
+      (json_int_t)s->kernels, "lanes", (json_int_t)s->lanes, "waits", (json_int_t)s->waits,
+      "live_bytes", (json_int_t)s->live_bytes, "library_calls", (json_int_t)s->library_calls,
+      "copies", (json_int_t)s->copies, "fills", (json_int_t)s->fills, "staging_copies",
+      (json_int_t)s->staging_copies, "arena_bytes", (json_int_t)s->arena_bytes, "weight_bytes",
+      (json_int_t)s->weight_bytes, "traffic_bytes", (json_int_t)s->traffic_bytes, "kernels_built",
+      (json_int_t)s->kernels_built, "kernels_cached", (json_int_t)s->kernels_cached, "compile_s",
+      s->compile_s, "groups_split", (json_int_t)s->groups_split);
 }
 
 json_t *cli_json_difference(const lw_tools_difference *d) {

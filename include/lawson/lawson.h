@@ -42,6 +42,9 @@ typedef struct lw_context lw_context;
  *   force, forbid  fusion ids, comma separated; may be repeated
  *   policy         conservative | classic | opt-in     resource limits of kernels
  *   threads        CPU threads; 0 = all cores
+ *   streams        0 to 8 | dag           lanes of a run: 0 chooses; dag: no lanes, what no
+ *                                         dependence orders may run at the same time
+ *   graphs         on | off               on: a run on a GPU is one CUDA graph; off: streams
  *   dim            NAME=N                 binds a symbolic dimension; may be repeated
  *                  NAME=1,2,4,8:64        sizes it is compiled for (8:64: 8 and its doubles up to
  *                                         64): a run takes the smallest that is large enough, and
@@ -157,6 +160,8 @@ typedef struct lw_stats {
   double last_device_us;                  /* device time of the last lw_context_run */
   uint64_t groups_split; /* taken apart: their kernel was rejected by the compiler, refused by the
                             device, or spilled registers */
+  uint64_t lanes, waits;                  /* lanes of a run (at least 1), waits between them */
+  uint64_t live_bytes; /* most bytes of the arena in use at once: a lower bound of arena_bytes */
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);
 

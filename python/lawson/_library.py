@@ -46,7 +46,8 @@ class StatsC(ctypes.Structure):
         "kernels", "library_calls", "copies", "fills", "staging_copies", "arena_bytes",
         "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")]
         + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double),
-           ("groups_split", ctypes.c_uint64)])
+           ("groups_split", ctypes.c_uint64)]
+        + [(name, ctypes.c_uint64) for name in ("lanes", "waits", "live_bytes")])
 
 
 class PortC(ctypes.Structure):

@@ -96,7 +96,9 @@ lw_status lw__model_choose_device(lw_model *model, const lw_options *options) {
   if (options->compile_only && strcmp(options->device, "cpu") == 0) {
     return choose_cpu(&model->profile, &model->target);
   }
-  lw_rt_device_options rt = {.threads = options->threads, .cuda_path = options->cuda};
+  lw_rt_device_options rt = {.threads = options->threads,
+                             .cuda_path = options->cuda,
+                             .graph_min_steps = options->graphs ? 0 : UINT32_MAX};
   LW_TRY(lw__rt_device_open(options->device, &rt, &model->diag, &model->rt_device));
   lw_rt_device_info info = {0};
   lw__rt_device_info(model->rt_device, &info);

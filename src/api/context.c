@@ -21,6 +21,7 @@ struct lw_context {
   lw_rt_context *rt;
   lw_dynamic *dynamic; /* of a model with open dimensions; else NULL and |rt| is there */
   lw_binding *inputs, *outputs;
+  uint64_t live_bytes;
   lw_diag diag;
   lw_text error;
 };
@@ -50,6 +51,7 @@ static lw_status context_init(lw_context *context, const lw_rt_context_options *
   }
   LW_TRY(context_bindings(model->input_count, &context->inputs));
   LW_TRY(context_bindings(model->output_count, &context->outputs));
+  context->live_bytes = lw__plan_live_bytes(lw__model_plan(model));
   return lw__rt_context_create_with(model->program, options, &context->diag, &context->rt);
 }
 
@@ -435,6 +437,8 @@ void lw__model_static_stats(const lw_model *model, lw_stats *out) {
   out->traffic_bytes = traffic > 0 && traffic < 0x1p63 ? (uint64_t)llround(traffic) : 0;
   out->arena_bytes = plan->arena_bytes;
   out->weight_bytes = plan->weight_bytes;
+  out->lanes = plan->lane_count == 0 ? 1 : plan->lane_count;
+  for (uint32_t i = 0; i < plan->steps.count; i++) out->waits += plan->steps.data[i].wait_count;
   out->kernels_built = model->from_plan ? 0 : model->compiled.kernels_built;
   out->kernels_cached = model->from_plan ? plan->kernels.count : model->compiled.kernels_cached;
   out->groups_split = model->compiled.splits.count;
@@ -459,6 +463,9 @@ void lw_context_stats(const lw_context *context, lw_stats *out_stats) {
   out_stats->copies = rt.copies;
   out_stats->fills = rt.fills;
   out_stats->staging_copies = rt.staging_copies + staging_count(context);
+  out_stats->lanes = rt.lanes;
+  out_stats->waits = rt.waits;
+  out_stats->live_bytes = context->live_bytes;
   out_stats->arena_bytes = rt.arena_bytes;
   out_stats->weight_bytes = rt.weight_bytes;
   out_stats->last_device_us = (double)rt.last_device_ns * 1e-3;

@@ -172,6 +172,26 @@ static void write_splits(explainer *e) {
   lw__json_array_end(&e->json);
 }
 
+/* How the steps are ordered while they run. */
+static void write_schedule(explainer *e) {
+  const lw_plan *plan = &e->model->compiled.plan;
+  uint64_t waits = 0, critical = 0;
+  for (uint32_t i = 0; i < plan->steps.count; i++) {
+    waits += plan->steps.data[i].wait_count;
+    critical += plan->steps.data[i].critical;
+  }
+  lw__json_key_object_begin(&e->json, "schedule");
+  lw__json_key_uint(&e->json, "lanes", plan->lane_count);
+  lw__json_key_str(&e->json, "why", plan->lane_note);
+  lw__json_key_uint(&e->json, "waits", waits);
+  lw__json_key_uint(&e->json, "critical_steps", critical);
+  lw__json_key_num(&e->json, "predicted_us", plan->predicted_us);
+  lw__json_key_num(&e->json, "one_lane_us", plan->one_lane_us);
+  lw__json_key_uint(&e->json, "arena_bytes", plan->arena_bytes);
+  lw__json_key_uint(&e->json, "live_bytes", lw__plan_live_bytes(plan));
+  lw__json_object_end(&e->json);
+}
+
 /* Why something tempting was left alone, and warnings. */
 static void write_notes(explainer *e) {
   lw__json_key_array_begin(&e->json, "notes");
@@ -205,6 +225,7 @@ static void write_report(explainer *e) {
   lw__json_array_end(&e->json);
   write_totals(e);
   write_splits(e);
+  write_schedule(e);
   write_notes(e);
   lw__json_key_uint(&e->json, "kernels_built", c->kernels_built);
   lw__json_key_uint(&e->json, "kernels_cached", c->kernels_cached);

@@ -291,6 +291,7 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
                .forbid_count = options->forbid.count},
       .build = lw__model_build_options(model, options),
       .cache = cache,
+      .streams = options->streams,
       .channels_last_io = options->channels_last,
       .dump = options->dump_steps.count > 0 ? model_dump : NULL,
       .dump_user = dumper,

@@ -140,6 +140,14 @@ bool lw__options_parse_size(const char *text, uint64_t *out_bytes) {
   return true;
 }
 
+static lw_status read_streams(lw_options *options, const option_row *row, const char *value,
+                              bool *out_fits) {
+  int64_t streams = LW_SCHED_DAG;
+  *out_fits = strcmp(value, "dag") == 0 || parse_number(value, LW_PLAN_MAX_LANES, &streams);
+  if (*out_fits) *(uint32_t *)option_member(options, row) = (uint32_t)streams;
+  return LW_OK;
+}
+
 /* "f" and hexadecimal digits, as the fusion report prints them. */
 static bool is_fusion_id(lw_str id) {
   if (id.len < 2 || id.len > 19 || id.ptr[0] != 'f') return false;
@@ -337,6 +345,9 @@ static const option_row option_rows[] = {
      false},
     {"policy", read_policy, MEMBER(policy), "conservative, classic or opt-in", false},
     {"threads", read_threads, MEMBER(threads), "a number from 0 (all cores) to 4096", true},
+    {"streams", read_streams, MEMBER(streams),
+     "a number from 0 (automatic) to 8, or dag (ordered by dependences alone)", false},
+    {"graphs", read_switch, MEMBER(graphs), "on or off", true},
     {"dim", read_dim, 0,
      "NAME=N, the name of a symbolic dimension and its extent, or NAME=1,2,8:64 or NAME=auto, the "
      "sizes it is compiled for",
@@ -429,8 +440,8 @@ lw_status lw_options_create(lw_options **out_options) {
   void *memory = NULL;
   LW_TRY(lw__mem_resize(&memory, sizeof(lw_options)));
   lw_options *options = memory;
-  *options =
-      (lw_options){.device = "auto", .fuse = true, .max_shapes = OPTION_SHAPES, .plans = true};
+  *options = (lw_options){
+      .device = "auto", .fuse = true, .graphs = true, .max_shapes = OPTION_SHAPES, .plans = true};
   *out_options = options;
   return LW_OK;
 }

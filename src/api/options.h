@@ -6,6 +6,7 @@
 #include <lawson/lawson.h>
 
 #include "base/base.h"
+#include "compiler/sched/schedule.h"
 #include "device/device.h"
 
 typedef struct lw_named_dim {
@@ -45,6 +46,8 @@ struct lw_options {
   const lw_resource_policy *policy; /* NULL: opt-in */
   bool fuse, channels_last, compile_only;
   uint32_t threads; /* 0: all cores */
+  uint32_t streams; /* 0: automatic; LW_SCHED_DAG: no lanes */
+  bool graphs;      /* runs on a GPU are CUDA graphs */
   lw_name_list force, forbid;
   LW_VEC(lw_named_dim) dims;
   LW_VEC(lw_ladder) ladders;

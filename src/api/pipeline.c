@@ -355,8 +355,12 @@ static lw_status step_try(pipeline *p) {
 /* ---- schedule ---------------------------------------------------------------------------------*/
 
 static lw_status step_schedule(pipeline *p) {
-  lw_assemble_input in = {&p->out->graph, &p->out->fusion, p->lowered, p->first_kernel,
-                          p->launch_kernel.data};
+  lw_assemble_input in = {.graph = &p->out->graph,
+                          .fusion = &p->out->fusion,
+                          .lowered = p->lowered,
+                          .first_kernel = p->first_kernel,
+                          .launch_kernel = p->launch_kernel.data,
+                          .sched = {p->options->profile, p->options->streams}};
   LW_TRY(lw__assemble_plan(&in, p->diag, &p->out->plan));
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};

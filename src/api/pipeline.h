@@ -21,6 +21,7 @@ typedef struct lw_compile_options {
   lw_fuse_options fuse;
   lw_build_options build;
   lw_cache *cache;
+  uint32_t streams;                     /* lw_sched_options */
   bool channels_last_io;                /* 4-D graph inputs and outputs are stored NHWC */
   bool skip_passes;                     /* compile the graph as it is (tests) */
   lw_dump_fn dump;

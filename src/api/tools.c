@@ -335,7 +335,11 @@ const char *lw_tools_model_target(const lw_model *model) {
 void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats) {
   if (out_stats == NULL) return;
   *out_stats = (lw_stats){0};
-  if (lw__model_shown(model) != NULL) lw__model_static_stats(lw__model_shown(model), out_stats);
+  const lw_model *shown = lw__model_shown(model);
+  if (shown == NULL) return;
+  lw__model_static_stats(shown, out_stats);
+  if (lw__model_plan(shown) != NULL)
+    out_stats->live_bytes = lw__plan_live_bytes(lw__model_plan(shown));
 }
 
 /* ---- the device ----- */

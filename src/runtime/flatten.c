@@ -108,6 +108,17 @@ static const char *flatten_map_refusal(const flattener *f, const lw_plan_step *s
   return lw__plan_map_refusal(map, f->program->buffers[of->buffer].bytes - of->offset_bytes);
 }
 
+static const char *flatten_refuse_lane(const lw_plan_step *steps, uint32_t id, uint32_t lanes) {
+  const lw_plan_step *step = &steps[id];
+  if (lanes == 0) return NULL;
+  if (lanes > LW_PLAN_MAX_LANES || step->lane >= lanes) return "there is no such lane";
+  for (uint32_t i = 0; i < step->wait_count; i++) {
+    if (step->waits[i] >= id) return "its lane waits for a step that is not earlier";
+    if (steps[step->waits[i]].lane == step->lane) return "its lane waits for itself";
+  }
+  return NULL;
+}
+
 /* Why the step cannot be run, or NULL. */
 static const char *flatten_refusal(const flattener *f, const lw_plan_step *step, uint32_t id) {
   bool launch = step->kind == LW_STEP_LAUNCH;
@@ -156,8 +167,8 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
       .first_slot = segment->slot_count,
       .first_scalar = segment->scalar_count,
       .first_map = segment->map_count,
-      .first_dep = segment->dep_count,
-      .dep_count = from->dep_count,
+      .event = LW_NONE,
+      .critical = from->critical,
       .bytes = from->bytes,
       .predicted_us = from->predicted_us,
   };
@@ -175,9 +186,6 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
           (lw_rt_slot){.buffer = arg->buffer, .offset_bytes = arg->offset_bytes};
     }
   }
-  for (uint32_t i = 0; i < from->dep_count; i++) {
-    segment->deps[segment->dep_count++] = from->deps[i];
-  }
   to->slot_count = segment->slot_count - to->first_slot;
   to->scalar_count = segment->scalar_count - to->first_scalar;
   to->map_count = segment->map_count - to->first_map;
@@ -185,21 +193,18 @@ static lw_status flatten_step(flattener *f, lw_rt_segment *segment, const lw_pla
 }
 
 static lw_status flatten_segment(flattener *f, const lw_plan_step *steps, uint32_t count,
-                                 const char *what, lw_rt_segment *segment) {
+                                 uint32_t lanes, const char *what, lw_rt_segment *segment) {
   lw_arena *arena = &f->program->arena;
-  uint64_t args = 0, deps = 0, maps = 0;
+  uint64_t args = 0, maps = 0;
   for (uint32_t i = 0; i < count; i++) {
     const char *refusal = flatten_refusal(f, &steps[i], i);
+    if (refusal == NULL) refusal = flatten_refuse_lane(steps, i, lanes);
     if (refusal != NULL) return flatten_fail(f, what, i, refusal);
     args += steps[i].arg_count;
     for (uint32_t k = 0; k < steps[i].arg_count; k++)
       maps += steps[i].args[k].kind == LW_ARG_TENSOR_MAP;
-    deps += steps[i].dep_count;
   }
-  if (args > UINT32_MAX || deps > UINT32_MAX) {
-    return flatten_fail(f, what, count, "too many arguments");
-  }
-  LW_TRY(lw__arena_alloc(arena, (size_t)deps, sizeof *segment->deps, &segment->deps));
+  if (args > UINT32_MAX) return flatten_fail(f, what, count, "too many arguments");
   LW_TRY(lw__arena_alloc(arena, count, sizeof *segment->steps, &segment->steps));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->slots, &segment->slots));
   LW_TRY(lw__arena_alloc(arena, (size_t)args, sizeof *segment->scalars, &segment->scalars));
@@ -208,7 +213,7 @@ static lw_status flatten_segment(flattener *f, const lw_plan_step *steps, uint32
     LW_TRY(flatten_step(f, segment, &steps[i], &segment->steps[i]));
   }
   segment->step_count = count;
-  return LW_OK;
+  return lw__rt_order(arena, segment, steps, count, lanes);
 }
 
 static void flatten_count(lw_rt_program *p) {
@@ -220,6 +225,8 @@ static void flatten_count(lw_rt_program *p) {
       default: break;
     }
   }
+  p->counts.lanes = p->run.lane_count;
+  p->counts.waits = p->run.wait_count;
   p->counts.arena_bytes = p->arena_bytes;
   p->counts.weight_bytes = p->weight_bytes;
 }
@@ -240,8 +247,9 @@ lw_status lw__rt_flatten(lw_rt_program *program, const lw_plan *plan, lw_diag *d
   LW_TRY(flatten_ios(&f, plan->inputs.data, plan->inputs.count, LW_BUFFER_INPUT, &program->inputs));
   LW_TRY(flatten_ios(&f, plan->outputs.data, plan->outputs.count, LW_BUFFER_OUTPUT,
                      &program->outputs));
-  LW_TRY(flatten_segment(&f, plan->init.data, plan->init.count, "init step", &program->init));
-  LW_TRY(flatten_segment(&f, plan->steps.data, plan->steps.count, "step", &program->run));
+  LW_TRY(flatten_segment(&f, plan->init.data, plan->init.count, 0, "init step", &program->init));
+  LW_TRY(flatten_segment(&f, plan->steps.data, plan->steps.count, plan->lane_count, "step",
+                         &program->run));
   flatten_count(program);
   return LW_OK;
 }

@@ -44,7 +44,11 @@ typedef struct lw_rt_step {
   uint32_t first_slot, slot_count; /* COPY: destination, source. FILL: destination */
   uint32_t first_scalar, scalar_count;
   uint32_t first_map, map_count;
-  uint32_t first_dep, dep_count; /* earlier steps of the segment that must have finished */
+  uint32_t first_dep, dep_count; /* edges: earlier steps of the segment that must have finished */
+  uint32_t lane;
+  uint32_t first_wait, wait_count; /* those of them in other lanes */
+  uint32_t event;                  /* its end is waited for by another lane, or LW_NONE */
+  bool critical;
   uint64_t bytes;
   double predicted_us;
   const char *label;
@@ -71,8 +75,16 @@ typedef struct lw_rt_segment { /* a list of steps: the init program or a run */
   uint32_t scalar_count;
   lw_rt_map *maps;
   uint32_t map_count;
+  /* The edges that hold however steps are run: with lanes the order of each and the waits between
+   * them, without lanes the plan's dependences. Transitively reduced. */
   uint32_t *deps;
   uint32_t dep_count;
+  uint32_t *waits;
+  uint32_t wait_count;
+  uint32_t lane_count;    /* at least 1 */
+  uint32_t event_count;   /* steps with an event */
+  bool has_critical;
+  uint32_t critical_lane; /* of several, the one with most critical steps; LW_NONE: none */
 } lw_rt_segment;
 
 static inline size_t lw__rt_parameter_count(const lw_rt_segment *segment) {
@@ -208,5 +220,9 @@ lw_status lw__rt_weights_load(lw_rt_program *program, const lw_plan *plan,
 /* flatten.c: copies what running needs out of |plan| into |program|, checking every id and range on
  * the way. */
 lw_status lw__rt_flatten(lw_rt_program *program, const lw_plan *plan, lw_diag *diag) LW_MUST_CHECK;
+/* order.c: edges, waits and events of a segment that has its steps. |lanes| 0: by the dependences.
+ */
+lw_status lw__rt_order(lw_arena *arena, lw_rt_segment *segment, const lw_plan_step *steps,
+                       uint32_t count, uint32_t lanes) LW_MUST_CHECK;
 
 #endif

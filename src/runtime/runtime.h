@@ -16,7 +16,7 @@ typedef struct lw_rt_context lw_rt_context;
 typedef struct lw_rt_device_options {
   uint32_t threads;      /* CPU pool; 0: all cores */
   const char *cuda_path; /* the CUDA driver library to open; NULL: libcuda.so.1 */
-  /* CUDA: plans of at least this many steps run as one graph with the plan's own edges. Starting
+  /* CUDA: plans of at least this many steps run as one graph; others in streams. Starting
    * one takes the device about 3.8 us and each step in it about 1.3 us; a step launched by itself
    * takes the host 2 to 4 us. 0: 2. */
   uint32_t graph_min_steps;
@@ -98,6 +98,7 @@ typedef struct lw_rt_stats { /* of one run */
   uint64_t kernels, library_calls, copies,
       fills; /* init program not included; staging copies counted in |staging_copies| */
   uint64_t staging_copies;
+  uint64_t lanes, waits; /* lanes of the plan (at least 1), waits between them */
   uint64_t arena_bytes, weight_bytes;
   /* Of the last lw__rt_run. CUDA: event to event; CPU: wall time; 0 before. */
   int64_t last_device_ns;

@@ -561,10 +561,15 @@ int cuMemsetD8Async(lw_cu_address to, unsigned char value, size_t count, lw_cu_s
 
 /* ---- streams and events ---- */
 
-int cuStreamCreate(lw_cu_stream *stream, unsigned int flags) {
+int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   CALL();
   NEEDS_CONTEXT();
-  NOT_IN_CAPTURE();
+  *least = 0;
+  *greatest = -5;
+  return 0;
+}
+
+static int make_stream(lw_cu_stream *stream, unsigned int flags) {
   if (flags != LW_CU_STREAM_NON_BLOCKING)
     standin_violation("a stream that waits for the default stream");
   *stream = standin_object(sizeof **stream);
@@ -573,6 +578,22 @@ int cuStreamCreate(lw_cu_stream *stream, unsigned int flags) {
   work_open(&streams->place);
   standin.live_streams++;
   return 0;
+}
+
+int cuStreamCreate(lw_cu_stream *stream, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT();
+  NOT_IN_CAPTURE();
+  return make_stream(stream, flags);
+}
+
+int cuStreamCreateWithPriority(lw_cu_stream *stream, unsigned int flags, int priority) {
+  CALL();
+  NEEDS_CONTEXT();
+  NOT_IN_CAPTURE();
+  if (priority < -5 || priority > 0) standin_violation("stream priority %d", priority);
+  standin.priorities++;
+  return make_stream(stream, flags);
 }
 
 /* What the stream holds happens all the same. */
@@ -665,6 +686,7 @@ int cuStreamWaitEvent(lw_cu_stream stream, lw_cu_event event, unsigned int flags
   NEEDS_CONTEXT();
   struct lw_cu_stream_object *s = standin_stream(stream);
   if (s == NULL || !good_event(event) || !event->recorded || flags != 0) return INVALID_HANDLE;
+  standin.event_waits++;
   return standin_wait_event(s, event);
 }
 

@@ -22,6 +22,7 @@ typedef struct lw_standin_state {
       context_depth, live_captures;
   uint64_t maps; /* tensor maps made */
   uint64_t graph_launches, graph_edits, early_edges;
+  uint64_t event_waits, priorities; /* streams and nodes that were given one */
   uint64_t violations;
   char violation[256];      /* the first one */
   const char *failed_call;  /* the injected failure hit it; NULL: none */

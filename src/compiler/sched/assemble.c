@@ -12,6 +12,7 @@ typedef struct assembler {
   uint32_t *buffer_of;  /* per value */
   uint8_t *is_constant; /* per value: known once the weights are */
   uint64_t weight_end;
+  LW_VEC(lw_sched_work) work; /* per step */
 } assembler;
 
 /* ---- buffers ----------------------------------------------------------------------------------*/
@@ -176,6 +177,18 @@ static lw_status add_scratch(assembler *a, const lw_lowered *lowered, const bool
   return LW_OK;
 }
 
+static lw_status add_step(assembler *a, lw_plan_step step, lw_sched_work work) {
+  LW_TRY(lw_vec_push(&a->work, work));
+  return lw_vec_push(&a->plan->steps, step);
+}
+
+static lw_sched_work launch_work(const assembler *a, const lw_plan_step *step,
+                                 const lw_group *group, const lw_kernel *kernel) {
+  return lw__sched_launch(a->in->sched.profile, &a->plan->kernels.data[step->kernel],
+                          (uint32_t)lw__kernel_shared_bytes(kernel), step->grid, &group->work,
+                          step->predicted_us);
+}
+
 static lw_status add_group(assembler *a, uint32_t id, bool init) {
   const lw_group *group = &a->in->fusion->groups.data[id];
   const lw_lowered *lowered = &a->in->lowered[id];
@@ -203,7 +216,7 @@ static lw_status add_group(assembler *a, uint32_t id, bool init) {
     if (once[i])
       LW_TRY(lw_vec_push(&a->plan->init, step));
     else
-      LW_TRY(lw_vec_push(&a->plan->steps, step));
+      LW_TRY(add_step(a, step, launch_work(a, &step, group, &lowered->launches.data[i].kernel)));
   }
   return LW_OK;
 }
@@ -266,7 +279,8 @@ static lw_status add_output(assembler *a, uint32_t index) {
     copy.args[0] = (lw_plan_arg){.kind = LW_ARG_BUFFER, .buffer = buffer, .written = true};
     copy.args[1] = (lw_plan_arg){.kind = LW_ARG_BUFFER, .buffer = home};
     copy.traffic_bytes = 2.0 * (double)own.bytes;
-    if (own.bytes) LW_TRY(lw_vec_push(&a->plan->steps, copy));
+    if (own.bytes)
+      LW_TRY(add_step(a, copy, lw__sched_move(a->in->sched.profile, (double)own.bytes)));
   }
   LW_TRY(describe(a, v, g->output_names.data[index], buffer, &io));
   return lw_vec_push(&a->plan->outputs, io);
@@ -284,17 +298,25 @@ static lw_status add_inputs(assembler *a) {
   return LW_OK;
 }
 
+static lw_status assemble(assembler *a) {
+  lw_plan *plan = a->plan;
+  size_t values = a->in->graph->values.count + 1u;
+  LW_TRY(lw__arena_alloc(&plan->arena, values, sizeof *a->buffer_of, &a->buffer_of));
+  LW_TRY(lw__arena_alloc(&plan->arena, values, 1, &a->is_constant));
+  memset(a->buffer_of, 0xff, values * sizeof *a->buffer_of);
+  LW_TRY(add_inputs(a));
+  LW_TRY(add_groups(a));
+  for (uint32_t i = 0; i < a->in->graph->outputs.count; i++) LW_TRY(add_output(a, i));
+  plan->weight_bytes = a->weight_end;
+  LW_TRY(lw__plan_link(plan));
+  LW_TRY(lw__schedule(plan, a->work.data, &a->in->sched));
+  LW_TRY(lw__plan_place(plan));
+  return lw__plan_verify(plan, a->diag);
+}
+
 lw_status lw__assemble_plan(const lw_assemble_input *in, lw_diag *diag, lw_plan *plan) {
   assembler a = {.in = in, .plan = plan, .diag = diag};
-  size_t values = in->graph->values.count + 1u;
-  LW_TRY(lw__arena_alloc(&plan->arena, values, sizeof *a.buffer_of, &a.buffer_of));
-  LW_TRY(lw__arena_alloc(&plan->arena, values, 1, &a.is_constant));
-  memset(a.buffer_of, 0xff, values * sizeof *a.buffer_of);
-  LW_TRY(add_inputs(&a));
-  LW_TRY(add_groups(&a));
-  for (uint32_t i = 0; i < in->graph->outputs.count; i++) LW_TRY(add_output(&a, i));
-  plan->weight_bytes = a.weight_end;
-  LW_TRY(lw__plan_link(plan));
-  LW_TRY(lw__plan_place(plan));
-  return lw__plan_verify(plan, diag);
+  lw_status status = assemble(&a);
+  lw_vec_free(&a.work);
+  return status;
 }

@@ -6,6 +6,7 @@
 
 #include "compiler/fuse/fuse.h"
 #include "compiler/lower/lower.h"
+#include "compiler/sched/schedule.h"
 #include "plan/plan.h"
 
 typedef struct lw_assemble_input {
@@ -14,9 +15,10 @@ typedef struct lw_assemble_input {
   const lw_lowered *lowered;       /* per group */
   const uint32_t *first_kernel;    /* per group: index into launch_kernel of its first launch */
   const uint32_t *launch_kernel;   /* per launch over all groups: index into plan->kernels */
+  lw_sched_options sched;
 } lw_assemble_input;
 
-/* |plan| holds its kernels already. Links, places and verifies the result. */
+/* |plan| holds its kernels already. Links, schedules, places and verifies the result. */
 lw_status lw__assemble_plan(const lw_assemble_input *in, lw_diag *diag,
                             lw_plan *plan) LW_MUST_CHECK;
 

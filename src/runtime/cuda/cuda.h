@@ -16,6 +16,7 @@ typedef struct lw_cu_gpu { /* lw_rt_device.state */
   lw_cu_stream stream;   /* uploads and downloads */
   size_t l2_bytes;
   uint32_t graph_min_steps;
+  int high_priority; /* of critical steps: one above the usual 0; 0 where there is only one */
   atomic_int lost;  /* an error broke the context: nothing works any more until the process ends */
   char lost_how[200]; /* that error; complete once |lost| is LW_CU_LOST */
 } lw_cu_gpu;
@@ -50,6 +51,10 @@ lw_status lw__cu_maps_init(const lw_rt_segment *segment, lw_arena *memory,
 lw_status lw__cu_maps_update(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
                              lw_cu_maps *maps, lw_diag *diag) LW_MUST_CHECK;
 
+/* A stream that does not wait for the default stream. */
+lw_status lw__cu_stream_create(lw_cu_gpu *gpu, int priority, lw_cu_stream *out,
+                               lw_diag *diag) LW_MUST_CHECK;
+
 /* program.c */
 lw_cu_function lw__cu_program_function(const lw_rt_program *program, uint32_t kernel);
 lw_status lw__cu_program_open(lw_rt_program *program, const lw_plan *plan, lw_diag *diag);
@@ -75,11 +80,35 @@ lw_status lw__cu_replay_launch(lw_rt_context *context, lw_cu_replay *replay, voi
 lw_status lw__cu_check_steps(lw_rt_program *program, const lw_rt_segment *segment, int result,
                              const char *call, lw_diag *diag) LW_MUST_CHECK;
 
+/* lanes.c: the run in several streams, for plans with more than one lane. */
+typedef struct lw_cu_lanes {
+  uint32_t count;                          /* 0: the plan has one lane */
+  lw_cu_stream streams[LW_PLAN_MAX_LANES]; /* of lanes 1 on */
+  lw_cu_event *events;                     /* the fork, the ends of lanes 1 on, then |ends| */
+  lw_cu_event *ends;                       /* of steps that other lanes wait for */
+  uint32_t event_count;
+} lw_cu_lanes;
+/* Whatever it comes to, close follows. */
+lw_status lw__cu_lanes_open(lw_rt_program *program, lw_arena *memory, lw_cu_lanes *lanes,
+                            lw_diag *diag) LW_MUST_CHECK;
+void lw__cu_lanes_close(lw_cu_gpu *gpu, lw_cu_lanes *lanes);
+void lw__cu_lanes_wait(lw_cu_gpu *gpu, const lw_cu_lanes *lanes);
+/* Puts the run into |stream| and the lanes' own, which begin after what |stream| holds and which it
+ * waits for: also when an error came between. */
+lw_status lw__cu_lanes_put(lw_rt_program *program, const lw_cu_lanes *lanes, void **slots,
+                           void **parameters, lw_cu_stream stream, lw_diag *diag) LW_MUST_CHECK;
+
 /* run.c */
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);
 void lw__cu_context_close(lw_rt_context *context);
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag);
 lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag);
+/* One step; the driver's result, and the call that gave it. */
+int lw__cu_put_step(lw_rt_program *program, const lw_rt_step *step, void **slots, void **parameters,
+                    lw_cu_stream stream, const char **out_call);
+/* lw__cu_check about one step. */
+lw_status lw__cu_check_step(lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
+                            int result, const char *call, lw_diag *diag) LW_MUST_CHECK;
 /* Puts the steps of a segment into |stream|. |parameters| holds, for each launch from
  * lw__rt_first_parameter on, the addresses of its arguments. The context is current. */
 lw_status lw__cu_put_steps(lw_rt_program *program, const lw_rt_segment *segment, void **slots,

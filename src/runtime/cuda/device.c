@@ -47,6 +47,16 @@ void lw__cu_leave(lw_cu_gpu *gpu, lw_cu_scope scope) {
   (void)gpu->driver.context_pop(&popped);
 }
 
+lw_status lw__cu_stream_create(lw_cu_gpu *gpu, int priority, lw_cu_stream *out, lw_diag *diag) {
+  const lw_cu_driver *driver = &gpu->driver;
+  if (priority != 0) {
+    int result = driver->stream_create_priority(out, LW_CU_STREAM_NON_BLOCKING, priority);
+    return lw__cu_check(gpu, result, "cuStreamCreateWithPriority", NULL, diag);
+  }
+  return lw__cu_check(gpu, driver->stream_create(out, LW_CU_STREAM_NON_BLOCKING), "cuStreamCreate",
+                      NULL, diag);
+}
+
 /* ---- device ---- */
 
 static lw_status gpu_attribute(lw_cu_gpu *gpu, lw_cu_device_attribute attribute, uint32_t *out,
@@ -90,6 +100,17 @@ static lw_status gpu_find(lw_cu_gpu *gpu, uint32_t ordinal, lw_diag *diag) {
                       diag);
 }
 
+/* Priorities go down to negative numbers; without them all steps are equal. */
+static lw_status gpu_find_priorities(lw_cu_gpu *gpu, lw_diag *diag) {
+  const lw_cu_driver *driver = &gpu->driver;
+  int least = 0, greatest = 0;
+  if (driver->priority_range == NULL || driver->stream_create_priority == NULL) return LW_OK;
+  LW_TRY(lw__cu_check(gpu, driver->priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange",
+                      NULL, diag));
+  gpu->high_priority = greatest < 0 ? -1 : 0;
+  return LW_OK;
+}
+
 static lw_status gpu_start(lw_rt_device *device, lw_cu_gpu *gpu, uint32_t ordinal, lw_diag *diag) {
   LW_TRY(gpu_find(gpu, ordinal, diag));
   LW_TRY(gpu_describe(device, gpu, diag));
@@ -98,8 +119,8 @@ static lw_status gpu_start(lw_rt_device *device, lw_cu_gpu *gpu, uint32_t ordina
   lw_cu_scope scope;
   lw_status status = lw__cu_enter(gpu, diag, &scope);
   if (status == LW_OK) {
-    status = lw__cu_check(gpu, gpu->driver.stream_create(&gpu->stream, LW_CU_STREAM_NON_BLOCKING),
-                          "cuStreamCreate", NULL, diag);
+    status = gpu_find_priorities(gpu, diag);
+    if (status == LW_OK) status = lw__cu_stream_create(gpu, 0, &gpu->stream, diag);
     lw__cu_leave(gpu, scope);
   }
   if (status != LW_OK) (void)gpu->driver.primary_release(gpu->device);

@@ -34,6 +34,8 @@ typedef CUtensorMapInterleave lw_cu_map_interleave;
 typedef CUtensorMapSwizzle lw_cu_map_swizzle;
 typedef CUtensorMapL2promotion lw_cu_map_promotion;
 typedef CUtensorMapFloatOOBfill lw_cu_map_fill;
+typedef CUlaunchAttributeID lw_cu_node_attribute;
+typedef CUlaunchAttributeValue lw_cu_node_value;
 #else
 typedef int lw_cu_result;
 typedef int lw_cu_device;
@@ -60,6 +62,8 @@ typedef int lw_cu_map_interleave;
 typedef int lw_cu_map_swizzle;
 typedef int lw_cu_map_promotion;
 typedef int lw_cu_map_fill;
+typedef int lw_cu_node_attribute;
+typedef union lw_cu_attribute_value lw_cu_node_value;
 #endif
 
 /* What nodes of a graph do. */
@@ -86,6 +90,10 @@ struct lw_cu_edge_data {
 };
 struct lw_cu_tensor_map { /* opaque; at a multiple of 64 bytes */
   _Alignas(64) unsigned long long words[16];
+};
+union lw_cu_attribute_value {
+  char room[64];
+  int priority;
 };
 struct lw_cu_fill_params {
   lw_cu_address to;
@@ -117,6 +125,8 @@ enum {
   LW_CU_MAP_SWIZZLE_128B = 3,
   LW_CU_MAP_PROMOTION_256B = 3,
   LW_CU_MAP_FILL_ZEROS = 0,
+  LW_CU_NODE_PRIORITY = 8,        /* an attribute */
+  LW_CU_GRAPH_NODE_PRIORITY = 8,  /* a flag of instantiation: nodes have priorities of their own */
   LW_CU_EDGE_PROGRAMMATIC = 1,
   LW_CU_PORT_PROGRAMMATIC = 1, /* when every block has called launch_dependents or has ended */
 };
@@ -202,6 +212,11 @@ enum {
 /* The same for functions that older drivers lack; NULL then. */
 #define LW_CU_OPTIONAL_SYMBOLS(X)                                                              \
   X(function_load, cuFuncLoad, (lw_cu_function function))                                      \
+  X(priority_range, cuCtxGetStreamPriorityRange, (int *least, int *greatest))                  \
+  X(stream_create_priority, cuStreamCreateWithPriority,                                        \
+    (lw_cu_stream * stream, unsigned int flags, int priority))                                 \
+  X(node_set, cuGraphKernelNodeSetAttribute,                                                   \
+    (lw_cu_node node, lw_cu_node_attribute attribute, const lw_cu_node_value *value))          \
   X(graph_edges, cuGraphAddDependencies_v2,                                                    \
     (lw_cu_graph graph, const lw_cu_node *from, const lw_cu_node *to, const lw_cu_edge *edges, \
      size_t count))

@@ -1,5 +1,6 @@
-/* graph.c: a run as one graph. The graph has the plan's own edges, so independent steps may run at
- * the same time; when a binding changes, exactly the nodes that use it are edited. */
+/* graph.c: a run as one graph. Its edges are those of the order of the run: of the lanes and their
+ * waits, or the plan's dependences where it has no lanes. When a binding changes, exactly the nodes
+ * that use it are edited. */
 #include <limits.h>
 #include <string.h>
 
@@ -117,6 +118,18 @@ static int put_early_edges(const lw_rt_program *program, const lw_cu_driver *dri
   return LW_CU_SUCCESS;
 }
 
+/* Critical kernels get the multiprocessors first. */
+static bool has_priorities(const lw_cu_gpu *gpu, const lw_rt_segment *segment) {
+  return segment->has_critical && gpu->high_priority != 0 && gpu->driver.node_set != NULL;
+}
+
+static int set_priority(const lw_cu_gpu *gpu, const lw_rt_segment *segment, const lw_rt_step *step,
+                        lw_cu_node node) {
+  if (!step->critical || !has_priorities(gpu, segment)) return LW_CU_SUCCESS;
+  lw_cu_node_value value = {.priority = gpu->high_priority};
+  return gpu->driver.node_set(node, LW_CU_NODE_PRIORITY, &value);
+}
+
 static const char *put_call(const lw_rt_step *step, bool add) {
   switch (step->kind) {
     case LW_STEP_LAUNCH: return add ? "cuGraphAddKernelNode" : "cuGraphExecKernelNodeSetParams";
@@ -141,6 +154,9 @@ static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **paramet
     lw_cu_kernel_node kernel = kernel_node(program, step, parameters);
     if (!add) return driver->exec_kernel(replay->exec, *node, &kernel);
     int result = driver->graph_kernel(node, replay->graph, replay->deps, deps, &kernel);
+    if (result != LW_CU_SUCCESS) return result;
+    *out_call = "cuGraphKernelNodeSetAttribute";
+    result = set_priority(gpu, &program->run, step, *node);
     if (result != LW_CU_SUCCESS) return result;
     *out_call = "cuGraphAddDependencies";
     return put_early_edges(program, driver, replay, id);
@@ -180,8 +196,9 @@ static lw_status replay_build(lw_rt_context *context, lw_cu_replay *replay, void
   for (uint32_t i = 0; i < segment->step_count; i++) {
     LW_TRY(put_checked(context, replay, parameters, i, true, diag));
   }
+  unsigned long long flags = has_priorities(gpu, segment) ? LW_CU_GRAPH_NODE_PRIORITY : 0;
   LW_TRY(lw__cu_check_steps(program, segment,
-                            gpu->driver.graph_instantiate(&replay->exec, replay->graph, 0),
+                            gpu->driver.graph_instantiate(&replay->exec, replay->graph, flags),
                             "cuGraphInstantiate", diag));
   if (segment->slot_count != 0)
     memcpy(replay->slots, context->slots, segment->slot_count * sizeof(void *));

@@ -167,7 +167,7 @@ void lw__cu_make_parameters(const lw_rt_segment *segment, void **slots, const lw
 
 static lw_cu_address slot_address(void *slot) { return (lw_cu_address)(uintptr_t)slot; }
 
-static int put_step(lw_rt_program *program, const lw_rt_step *step, void **slots, void **parameters,
+int lw__cu_put_step(lw_rt_program *program, const lw_rt_step *step, void **slots, void **parameters,
                     lw_cu_stream stream, const char **out_call) {
   const lw_cu_driver *driver = &((const lw_cu_gpu *)program->device->state)->driver;
   const cu_program *state = program->state;
@@ -198,18 +198,22 @@ lw_status lw__cu_check_steps(lw_rt_program *program, const lw_rt_segment *segmen
   return status;
 }
 
+lw_status lw__cu_check_step(lw_rt_program *program, const lw_rt_segment *segment, uint32_t step,
+                            int result, const char *call, lw_diag *diag) {
+  if (result == LW_CU_SUCCESS) return LW_OK;
+  lw_text where = {0};
+  lw__rt_describe_step(program, segment, step, &where);
+  lw_status status = lw__cu_check(program->device->state, result, call, lw__text_str(&where), diag);
+  lw__text_deinit(&where);
+  return status;
+}
+
 lw_status lw__cu_put_steps(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
                            void **parameters, lw_cu_stream stream, lw_diag *diag) {
-  lw_cu_gpu *gpu = program->device->state;
   for (uint32_t i = 0; i < segment->step_count; i++) {
     const char *call = "";
-    int result = put_step(program, &segment->steps[i], slots, parameters, stream, &call);
-    if (result == LW_CU_SUCCESS) continue;
-    lw_text where = {0};
-    lw__rt_describe_step(program, segment, i, &where);
-    lw_status status = lw__cu_check(gpu, result, call, lw__text_str(&where), diag);
-    lw__text_deinit(&where);
-    return status;
+    int result = lw__cu_put_step(program, &segment->steps[i], slots, parameters, stream, &call);
+    LW_TRY(lw__cu_check_step(program, segment, i, result, call, diag));
   }
   return LW_OK;
 }

@@ -11,12 +11,15 @@ typedef struct cu_context { /* lw_rt_context.state */
   void **parameters;
   lw_cu_maps maps; /* that |parameters| point to */
   lw_cu_replay replay;
+  lw_cu_lanes lanes;
 } cu_context;
 
-static lw_status context_make_objects(lw_cu_gpu *gpu, cu_context *state, lw_diag *diag) {
+static lw_status context_make_objects(lw_rt_context *context, cu_context *state, lw_diag *diag) {
+  lw_rt_program *program = context->program;
+  lw_cu_gpu *gpu = program->device->state;
   const lw_cu_driver *driver = &gpu->driver;
-  LW_TRY(lw__cu_check(gpu, driver->stream_create(&state->stream, LW_CU_STREAM_NON_BLOCKING),
-                      "cuStreamCreate", NULL, diag));
+  int priority = program->run.critical_lane == 0 ? gpu->high_priority : 0;
+  LW_TRY(lw__cu_stream_create(gpu, priority, &state->stream, diag));
   state->has_stream = true;
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->start, LW_CU_EVENT_DEFAULT),
                       "cuEventCreate", NULL, diag));
@@ -27,7 +30,7 @@ static lw_status context_make_objects(lw_cu_gpu *gpu, cu_context *state, lw_diag
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->last, LW_CU_EVENT_NO_TIMING),
                       "cuEventCreate", NULL, diag));
   state->has_last = true;
-  return LW_OK;
+  return lw__cu_lanes_open(program, &context->memory, &state->lanes, diag);
 }
 
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
@@ -44,7 +47,7 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
   LW_TRY(lw__cu_replay_init(context, &state->replay));
   lw_cu_scope scope;
   LW_TRY(lw__cu_enter(gpu, diag, &scope));
-  lw_status status = context_make_objects(gpu, state, diag);
+  lw_status status = context_make_objects(context, state, diag);
   lw__cu_leave(gpu, scope);
   return status;
 }
@@ -59,6 +62,7 @@ void lw__cu_context_close(lw_rt_context *context) {
     (void)gpu->driver.stream_wait(state->stream);
     (void)gpu->driver.stream_destroy(state->stream);
   }
+  lw__cu_lanes_close(gpu, &state->lanes);
   lw__cu_replay_deinit(context, &state->replay);
   if (state->has_start) (void)gpu->driver.event_destroy(state->start);
   if (state->has_end) (void)gpu->driver.event_destroy(state->end);
@@ -105,13 +109,18 @@ static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, 
 
 /* ---- running ---- */
 
-/* Into a stream that is being captured the steps go one by one: the caller gets a graph of them. */
+/* Into a stream that is being captured the steps go one by one, through the lanes' streams if there
+ * are several: the caller gets a graph of them. */
 static lw_status run_steps(lw_rt_context *context, lw_cu_stream stream, bool captured,
                            lw_diag *diag) {
   cu_context *state = context->state;
   lw_rt_program *program = context->program;
   if (state->replay.usable && !captured) {
     return lw__cu_replay_launch(context, &state->replay, state->parameters, stream, diag);
+  }
+  if (state->lanes.count > 1) {
+    return lw__cu_lanes_put(program, &state->lanes, context->slots, state->parameters, stream,
+                            diag);
   }
   return lw__cu_put_steps(program, &program->run, context->slots, state->parameters, stream, diag);
 }
@@ -225,6 +234,7 @@ lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
   lw_status waited =
       lw__cu_check_steps(program, &program->run, gpu->driver.stream_wait(state->stream),
                          "cuStreamSynchronize", status == LW_OK ? diag : NULL);
+  if (status != LW_OK) lw__cu_lanes_wait(gpu, &state->lanes);
   if (status == LW_OK) status = waited;
   if (status == LW_OK) state->flying = false;
   if (status == LW_OK) status = run_time(context, diag);

@@ -28,6 +28,10 @@ static void takes_what_it_should(void **state) {
                                         {"forbid", "f1,f2"},
                                         {"policy", "classic"},
                                         {"threads", "0"},
+                                        {"streams", "0"},
+                                        {"streams", "8"},
+                                        {"streams", "dag"},
+                                        {"graphs", "off"},
                                         {"dim", "batch=0"},
                                         {"dim", "a=b=7"},
                                         {"shape", "x=2x3"},
@@ -48,6 +52,8 @@ static void takes_what_it_should(void **state) {
   }
   assert_string_equal(o->target, "sm_80");
   assert_int_equal(o->fuse, false);
+  assert_int_equal(o->streams, LW_SCHED_DAG);
+  assert_int_equal(o->graphs, false);
   assert_int_equal(o->force.count, 1);
   assert_int_equal(o->forbid.count, 2);
   assert_string_equal(o->dims.data[1].name, "a=b");
@@ -75,6 +81,10 @@ static void refuses_the_rest(void **state) {
                                        {"policy", "bold"},
                                        {"threads", "-1"},
                                        {"threads", "99999"},
+                                       {"streams", "9"},
+                                       {"streams", "-1"},
+                                       {"streams", "auto"},
+                                       {"graphs", "0"},
                                        {"dim", "batch"},
                                        {"dim", "=3"},
                                        {"dim", "b=-1"},
