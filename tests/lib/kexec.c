@@ -9,6 +9,7 @@ typedef struct executor {
   void *const *inputs, *const *outputs;
   lw_diag *diag;
   lw_kexec_result *result;
+  uint64_t seed; /* of the order of steps; 0: as they stand */
 } executor;
 
 static uint8_t *address(const executor *x, uint32_t id, uint64_t offset) {
@@ -56,6 +57,51 @@ static lw_status run_step(executor *x, const lw_plan_step *step) {
   return LW_OK;
 }
 
+/* Whether the plan lets step |id| begin when just the steps in |done| have ended. */
+static bool may_begin(const lw_plan *plan, uint32_t id, const bool *done) {
+  const lw_plan_step *step = &plan->steps.data[id];
+  bool lanes = plan->lane_count != 0;
+  for (uint32_t i = 0; i < (lanes ? step->wait_count : step->dep_count); i++)
+    if (!done[lanes ? step->waits[i] : step->deps[i]]) return false;
+  for (uint32_t i = 0; i < id && lanes; i++)
+    if (plan->steps.data[i].lane == step->lane && !done[i]) return false;
+  return true;
+}
+
+/* Every fourth seed takes the last step that may begin, so that one lane runs as far ahead of the
+ * others as it can; the others are random. */
+static lw_status run_shuffled(executor *x, bool *done) {
+  const lw_plan *plan = &x->compiled->plan;
+  lw_rng rng;
+  lw__rng_seed(&rng, x->seed);
+  for (uint32_t left = plan->steps.count; left > 0; left--) {
+    uint32_t chosen = LW_NONE, seen = 0;
+    for (uint32_t i = 0; i < plan->steps.count; i++) {
+      if (done[i] || !may_begin(plan, i, done)) continue;
+      seen++;
+      if (x->seed % 4 == 0 || lw__rng_range(&rng, 0, seen) == 0) chosen = i;
+    }
+    if (chosen == LW_NONE) return LW_STATUS_INTERNAL;
+    LW_TRY(run_step(x, &plan->steps.data[chosen]));
+    done[chosen] = true;
+  }
+  return LW_OK;
+}
+
+static lw_status run_steps(executor *x) {
+  const lw_plan *plan = &x->compiled->plan;
+  if (x->seed != 0) {
+    lw_arena memory = {0};
+    bool *done;
+    lw_status status = lw__arena_alloc(&memory, plan->steps.count + 1u, sizeof *done, &done);
+    if (status == LW_OK) status = run_shuffled(x, done);
+    lw__arena_deinit(&memory);
+    return status;
+  }
+  for (uint32_t i = 0; i < plan->steps.count; i++) LW_TRY(run_step(x, &plan->steps.data[i]));
+  return LW_OK;
+}
+
 static lw_status run_all(executor *x) {
   const lw_plan *plan = &x->compiled->plan;
   memset(x->arena, 0xff, plan->arena_bytes + 1);
@@ -67,14 +113,22 @@ static lw_status run_all(executor *x) {
   }
   for (uint32_t i = 0; i < plan->init.count; i++) LW_TRY(run_step(x, &plan->init.data[i]));
   memset(x->result, 0, sizeof *x->result);
-  for (uint32_t i = 0; i < plan->steps.count; i++) LW_TRY(run_step(x, &plan->steps.data[i]));
-  return LW_OK;
+  return run_steps(x);
 }
 
 lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs,
                        lw_diag *diag, lw_kexec_result *out) {
-  executor x = {
-      .compiled = compiled, .inputs = inputs, .outputs = outputs, .diag = diag, .result = out};
+  return lw_kexec_run_shuffled(compiled, 0, inputs, outputs, diag, out);
+}
+
+lw_status lw_kexec_run_shuffled(const lw_compiled *compiled, uint64_t seed, void *const *inputs,
+                                void *const *outputs, lw_diag *diag, lw_kexec_result *out) {
+  executor x = {.compiled = compiled,
+                .inputs = inputs,
+                .outputs = outputs,
+                .diag = diag,
+                .result = out,
+                .seed = seed};
   void *arena = NULL, *weights = NULL;
   memset(out, 0, sizeof *out);
   lw_status status = lw__mem_resize(&arena, compiled->plan.arena_bytes + 1);

@@ -15,5 +15,10 @@ typedef struct lw_kexec_result {
  * with NaNs first. */
 lw_status lw_kexec_run(const lw_compiled *compiled, void *const *inputs, void *const *outputs,
                        lw_diag *diag, lw_kexec_result *out) LW_MUST_CHECK;
+/* The same with the steps in one of the orders that the plan allows: |seed| chooses it. What the
+ * plan promises about order is its lanes and waits, or its dependences when it has no lanes. */
+lw_status lw_kexec_run_shuffled(const lw_compiled *compiled, uint64_t seed, void *const *inputs,
+                                void *const *outputs, lw_diag *diag,
+                                lw_kexec_result *out) LW_MUST_CHECK;
 
 #endif

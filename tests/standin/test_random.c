@@ -1,7 +1,8 @@
 /* test_random.c: random graphs through the CUDA path without a GPU: generated CUDA C, the builder,
  * the CUDA runtime, all on look-alikes of NVRTC and the driver that run the kernels on the host.
  * Results are held against the oracle's bounds, twice: the look-alike runs blocks and threads
- * forward and backward by turns, and every bit must stay. Usage: test_standin_random [first seed]
+ * forward and backward by turns, and every bit must stay. It must too when the steps are spread
+ * over two to eight lanes, as a graph and in streams. Usage: test_standin_random [first seed]
  * [count]; a failing seed is printed and can be given alone. */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@
 #include "runtime/runtime.h"
 #include "standin/standin.h"
 
-enum { default_count = 192, batch_size = 48, kernels_per_unit = 100 };
+enum { default_count = 300, batch_size = 48, kernels_per_unit = 100 };
+/* How a graph is compiled and run. The last two have the kernels of the one before. */
+enum { fused, unfused, lanes_graph, lanes_streams, modes };
 
 static const char driver_library[] = LW_BUILD_DIR "/libcuda_standin.so";
 static const char nvrtc_library[] = LW_BUILD_DIR "/libnvrtc_standin.so";
@@ -22,10 +25,12 @@ static lw_standin_state *standin;
 
 typedef struct item {
   lw_sample sample;
-  lw_compiled compiled[2]; /* fused, unfused */
-  bool runs[2];
+  lw_compiled compiled[modes];
+  bool runs[modes];
+  void **first; /* the outputs of the run before */
 } item;
-static const char *const mode_names[2] = {"stand-in fused", "stand-in unfused"};
+static const char *const mode_names[modes] = {"stand-in fused", "stand-in unfused",
+                                              "stand-in lanes, graph", "stand-in lanes, streams"};
 
 typedef struct batch {
   item *items;
@@ -37,7 +42,7 @@ typedef struct batch {
   LW_VEC(lw_build_job) jobs;
 } batch;
 
-static uint64_t plans, launches, failed;
+static uint64_t plans, launches, waits, failed;
 
 static bool report(const lw_sample *s, const char *mode, lw_status status, lw_diag *diag) {
   if (status != LW_OK) {
@@ -68,10 +73,12 @@ static void compile_item(batch *b, item *it, uint64_t seed) {
     failed++;
     return;
   }
-  for (int mode = 0; mode < 2; mode++) {
+  for (int mode = 0; mode < modes; mode++) {
     lw_compile_options options = {.profile = lw__device_profile_find("sm_90a"),
                                   .policy = lw__resource_policy_find("opt-in")};
-    options.fuse.off = mode == 1;
+    options.fuse.off = mode != fused;
+    if (mode == lanes_graph) options.streams = 2 + (uint32_t)(seed % 7);
+    if (mode == lanes_streams) options.streams = 8 - (uint32_t)(seed % 7);
     lw_diag diag = {0};
     status = lw__compile(&it->sample.graph, &options, false, &diag, &it->compiled[mode]);
     if (status == LW_OK) status = add_kernels(b, &it->compiled[mode]);
@@ -140,17 +147,21 @@ static lw_status run_once(lw_rt_program *program, const lw_sample *s, lw_diag *d
   return status;
 }
 
-static lw_status run_twice(lw_rt_program *program, lw_sample *s, lw_diag *diag) {
-  void **first;
-  LW_TRY(run_once(program, s, diag));
-  LW_TRY(lw__arena_alloc(&s->arena, s->graph.outputs.count + 1u, sizeof *first, &first));
+static lw_status keep_outputs(item *it) {
+  lw_sample *s = &it->sample;
+  LW_TRY(lw__arena_alloc(&s->arena, s->graph.outputs.count + 1u, sizeof *it->first, &it->first));
   for (uint32_t i = 0; i < s->graph.outputs.count; i++) {
     if (s->output_bytes[i] != 0)
-      LW_TRY(lw__arena_dup(&s->arena, s->output_data[i], s->output_bytes[i], &first[i]));
+      LW_TRY(lw__arena_dup(&s->arena, s->output_data[i], s->output_bytes[i], &it->first[i]));
   }
-  LW_TRY(run_once(program, s, diag));
+  return LW_OK;
+}
+
+static lw_status compare_outputs(const item *it, lw_diag *diag) {
+  const lw_sample *s = &it->sample;
   for (uint32_t i = 0; i < s->graph.outputs.count; i++) {
-    if (s->output_bytes[i] != 0 && memcmp(first[i], s->output_data[i], s->output_bytes[i]) != 0) {
+    size_t bytes = s->output_bytes[i];
+    if (bytes != 0 && memcmp(it->first[i], s->output_data[i], bytes) != 0) {
       return lw__fail(diag, LW_STATUS_CHECK_FAILED, "output", "output %u differs between two runs",
                       i);
     }
@@ -158,36 +169,44 @@ static lw_status run_twice(lw_rt_program *program, lw_sample *s, lw_diag *diag) 
   return LW_OK;
 }
 
-static void run_item(lw_rt_device *device, const batch *b, item *it, int mode) {
+static lw_status run_twice(lw_rt_program *program, item *it, int mode, lw_diag *diag) {
+  LW_TRY(run_once(program, &it->sample, diag));
+  LW_TRY(mode <= unfused ? keep_outputs(it) : compare_outputs(it, diag));
+  LW_TRY(run_once(program, &it->sample, diag));
+  return compare_outputs(it, diag);
+}
+
+static void run_item(lw_rt_device *const *devices, const batch *b, item *it, int mode) {
   lw_plan *plan = &it->compiled[mode].plan;
   lw_diag diag = {0};
   lw_rt_program *program = NULL;
   give_images(b, plan);
-  lw_status status = lw__rt_program_load(device, plan, &diag, &program);
-  if (status == LW_OK) status = run_twice(program, &it->sample, &diag);
+  lw_status status = lw__rt_program_load(devices[mode == lanes_streams], plan, &diag, &program);
+  if (status == LW_OK) status = run_twice(program, it, mode, &diag);
   lw__rt_program_release(program);
   plans++;
   launches += plan->steps.count;
+  for (uint32_t i = 0; i < plan->steps.count; i++) waits += plan->steps.data[i].wait_count;
   if (report(&it->sample, mode_names[mode], status, &diag)) {
     failed += lw_sample_compare(&it->sample, NULL, mode_names[mode]);
   }
 }
 
-static void run_batch(lw_rt_device *device, uint64_t first, uint32_t count) {
+static void run_batch(lw_rt_device *const *devices, uint64_t first, uint32_t count) {
   batch b = {.count = count};
   if (lw__arena_alloc(&b.arena, count, sizeof *b.items, &b.items) != LW_OK) abort();
   for (uint32_t i = 0; i < count; i++) compile_item(&b, &b.items[i], first + i);
   if (build(&b) == LW_OK) {
     for (uint32_t i = 0; i < count; i++) {
-      for (int mode = 0; mode < 2; mode++) {
-        if (b.items[i].runs[mode]) run_item(device, &b, &b.items[i], mode);
+      for (int mode = 0; mode < modes; mode++) {
+        if (b.items[i].runs[mode]) run_item(devices, &b, &b.items[i], mode);
       }
     }
   } else {
     failed++;
   }
   for (uint32_t i = 0; i < count; i++) {
-    for (int mode = 0; mode < 2; mode++) lw__compiled_deinit(&b.items[i].compiled[mode]);
+    for (int mode = 0; mode < modes; mode++) lw__compiled_deinit(&b.items[i].compiled[mode]);
     lw_sample_deinit(&b.items[i].sample);
   }
   lw__map_deinit(&b.known);
@@ -201,9 +220,11 @@ int main(int argc, char **argv) {
   uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
   uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 10) : argc > 1 ? 1 : default_count;
   lw_rt_device_options options = {.cuda_path = driver_library};
-  lw_rt_device *device;
+  lw_rt_device *devices[2]; /* runs are graphs; or go into streams */
   lw_diag diag = {0};
-  if (lw__rt_device_open("cuda", &options, &diag, &device) != LW_OK) {
+  for (int i = 0; i < 2; i++) {
+    options.graph_min_steps = i == 0 ? 0 : UINT32_MAX;
+    if (lw__rt_device_open("cuda", &options, &diag, &devices[i]) == LW_OK) continue;
     lw_sample_print_messages(&diag);
     lw__diag_deinit(&diag);
     return 1;
@@ -215,18 +236,18 @@ int main(int argc, char **argv) {
   standin = function();
   int64_t start = lw__now_ns();
   for (uint64_t done = 0; done < count; done += batch_size) {
-    run_batch(device, first + done,
+    run_batch(devices, first + done,
               count - done < batch_size ? (uint32_t)(count - done) : batch_size);
   }
-  lw__rt_device_release(device);
+  for (int i = 0; i < 2; i++) lw__rt_device_release(devices[i]);
   if (standin->live_memory + standin->live_modules + standin->live_streams + standin->live_events !=
       0) {
     printf("something on the device was not freed\n");
     failed++;
   }
-  printf("seeds %llu to %llu: %llu plans, %llu launches, %llu failed; %.1f s\n",
+  printf("seeds %llu to %llu: %llu plans, %llu launches, %llu waits, %llu failed; %.1f s\n",
          (unsigned long long)first, (unsigned long long)(first + count - 1),
-         (unsigned long long)plans, (unsigned long long)launches, (unsigned long long)failed,
-         (double)(lw__now_ns() - start) * 1e-9);
+         (unsigned long long)plans, (unsigned long long)launches, (unsigned long long)waits,
+         (unsigned long long)failed, (double)(lw__now_ns() - start) * 1e-9);
   return failed != 0;
 }

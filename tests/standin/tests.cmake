@@ -16,7 +16,7 @@ endforeach()
 # Every program of this folder, and those others that open the look-alikes.
 file(GLOB standin_tests RELATIVE ${tests_dir}/standin ${tests_dir}/standin/test_*.c)
 list(TRANSFORM standin_tests REPLACE "^test_(.*)\\.c$" "test_standin_\\1")
-foreach(test ${standin_tests} test_runtime_cuda test_compiler_products)
+foreach(test ${standin_tests} test_runtime_cuda test_runtime_cuda_lanes test_compiler_products)
   if(TARGET ${test})
     add_dependencies(${test} cuda_standin nvrtc_standin)
   endif()

@@ -63,7 +63,7 @@ static void add_kernel(lw_plan *plan) {
       lw_vec_push(&plan->kernels, (lw_plan_kernel){.name = "lw_map_0", .block_threads = 1}), LW_OK);
 }
 
-static void finish(lw_plan *plan) {
+static inline void finish(lw_plan *plan) {
   assert_int_equal(lw__plan_place_weights(plan), LW_OK);
   assert_int_equal(lw__plan_link(plan), LW_OK);
   assert_int_equal(lw__plan_wait(plan), LW_OK);
@@ -199,7 +199,7 @@ static void random_plan(lw_plan *plan, lw_rng *rng, uint32_t steps) {
   lw_vec_free(&arena);
 }
 
-static void drop_edges(lw_plan *plan) {
+static inline void drop_edges(lw_plan *plan) {
   for (uint32_t i = 0; i < plan->steps.count; i++) {
     lw_plan_step *step = &plan->steps.data[i];
     for (uint32_t d = 0; d < step->dep_count; d++) {
@@ -212,7 +212,7 @@ static void drop_edges(lw_plan *plan) {
   }
 }
 
-static uint32_t overlap_buffers(lw_plan *plan, bool *used) {
+static inline uint32_t overlap_buffers(lw_plan *plan, bool *used) {
   uint32_t refused = 0;
   uint64_t arena_bytes = plan->arena_bytes;
   plan->arena_bytes = 1 << 20;
