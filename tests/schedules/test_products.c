@@ -140,6 +140,30 @@ static void test_prologues(void **state) {
       "on tensor cores");
 }
 
+/* Keys that come in two pieces, padded rows, a factor computed wide that the epilogue reads again.
+ */
+static void test_pieces(void **state) {
+  (void)state;
+  check(
+      "%q = input f16[4, 3, 32]\n%p = input f16[4, 40, 32]\n%n = input f16[4, 8, 32]\n%k = concat "
+      "f16[4, 48, 32] %p, %n axis=1\n%t = permute f16[4, 32, 48] %k perm=[0, 2, 1]\n%y = dot "
+      "f16[4, 3, 48] %q, %t\noutput y %y\n",
+      "on tensor cores");
+  check(
+      "%w = input f16[4, 3, 48]\n%p = input f16[4, 40, 32]\n%n = input f16[4, 8, 32]\n%v = concat "
+      "f16[4, 48, 32] %p, %n axis=1\n%y = dot f16[4, 3, 32] %w, %v\noutput y %y\n",
+      "on tensor cores");
+  check(
+      "%x = input f16[30, 64]\n%z = pad f16[33, 64] %x lo=[1, 0] hi=[2, 0] value=0\n%w = input "
+      "f16[64, 40]\n%y = dot f16[33, 40] %z, %w\noutput y %y\n",
+      "on tensor cores");
+  check(
+      "%x = input f16[48, 64]\n%s = input f16[1, 64]\n%e = expand f16[48, 64] %s\n%g = map.mul "
+      "f16[48, 64] %x, %e\n%w = input f16[64, 64]\n%y = dot f16[48, 64] %g, %w\n%r = map.add "
+      "f16[48, 64] %y, %x\noutput r %r\n",
+      "on tensor cores");
+}
+
 static void test_convolutions(void **state) {
   (void)state;
   check(
@@ -164,10 +188,10 @@ static void test_policies(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layouts),   cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_too_small), cmocka_unit_test(test_epilogues),
-      cmocka_unit_test(test_prologues), cmocka_unit_test(test_convolutions),
-      cmocka_unit_test(test_policies),
+      cmocka_unit_test(test_layouts),      cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_too_small),    cmocka_unit_test(test_epilogues),
+      cmocka_unit_test(test_prologues),    cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_convolutions), cmocka_unit_test(test_policies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ typedef struct mma_axis {
 
 typedef struct mma_side { /* one factor and its part of a tile */
   lw_elem factor;
-  lw_elem load;   /* what is copied, or LW_NONE */
+  bool copied;    /* asynchronously, as it lies in memory */
   mma_axis *axis; /* its rows */
   bool along_k;
   int64_t tile, count;     /* rows in a block's tile, in all */
@@ -134,13 +134,9 @@ static bool cut_fits(const mma_cut *cut, const lw_lower_options *options) {
 
 /* ---- factors ----------------------------------------------------------------------------------*/
 
-/* The load that can be copied in pieces along what is contiguous in shared memory; LW_NONE. */
-static lw_elem copied_load(mma_nest *t, const mma_side *side) {
-  lw_elem_pool *pool = t->nest.pool;
-  const mma_axis *axis = side->along_k ? &t->k : side->axis;
-  lw_elem load = lw__elem_unwidened(pool, side->factor);
-  if (axis->lanes < 2 || lw__elem_node(pool, load)->kind != LW_ELEM_LOAD) return LW_NONE;
-  return lw__nest_is_vector(pool, load, axis->low, axis->lanes) ? load : LW_NONE;
+/* Elements that are handled at once: along what is contiguous in shared memory. */
+static int64_t side_lanes(const mma_nest *t, const mma_side *side) {
+  return side->along_k ? t->k.lanes : side->axis->lanes;
 }
 
 static void side_init(mma_nest *t, mma_side *side, lw_elem factor, mma_axis *axis, bool along_k,
@@ -150,7 +146,9 @@ static void side_init(mma_nest *t, mma_side *side, lw_elem factor, mma_axis *axi
   side->along_k = along_k;
   side->tile = tile;
   side->count = axis->extent;
-  side->load = copied_load(t, side);
+  int64_t lanes = side_lanes(t, side);
+  lw_ix low = along_k ? t->k.low : axis->low;
+  side->copied = lanes > 1 && lw__nest_is_copyable(t->nest.pool, factor, low, lanes);
 }
 
 static void side_place(mma_nest *t, mma_side *side) {
@@ -187,48 +185,70 @@ static lw_kval piece_there(mma_nest *t, const mma_side *side, lw_kval at, lw_kva
   return there == LW_NONE ? k_there : fn(t, LW_FN_AND, there, k_there);
 }
 
+/* The row and k of a piece, |low| and |high| of a slice. */
+static void piece_at(mma_nest *t, const mma_side *side, lw_kval low, lw_kval high, lw_kval *out_row,
+                     lw_kval *out_k) {
+  lw_kval start = times(t, low, side_lanes(t, side));
+  *out_row = side->along_k ? high : start;
+  *out_k = side->along_k ? start : high;
+}
+
+static lw_status bind_piece(mma_nest *t, const mma_side *side, lw_kval row, lw_kval k) {
+  LW_TRY(side->along_k ? bind_axis(t, side->axis, row) : bind_axis_start(t, side->axis, row));
+  return side->along_k ? bind_axis_start(t, &t->k, k) : bind_axis(t, &t->k, k);
+}
+
 static lw_status copy_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kval stage,
-                            lw_kval low, lw_kval high) {
-  int64_t lanes = side->along_k ? t->k.lanes : side->axis->lanes;
-  lw_kval start = times(t, low, lanes);
-  lw_kval row = side->along_k ? high : start, kk = side->along_k ? start : high;
+                            lw_kval row, lw_kval kk) {
   lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row);
-  LW_TRY(side->along_k ? bind_axis(t, side->axis, at) : bind_axis_start(t, side->axis, at));
-  LW_TRY(side->along_k ? bind_axis_start(t, &t->k, k) : bind_axis(t, &t->k, k));
-  lw__nest_copy(&t->nest, side->load, side->shared, side_cell(t, side, stage, row, kk),
-                piece_there(t, side, at, k), lanes);
+  lw_kval there = piece_there(t, side, at, k);
+  LW_TRY(bind_piece(t, side, at, k));
+  lw__nest_copy(&t->nest, side->factor, side->shared, side_cell(t, side, stage, row, kk), there,
+                side_lanes(t, side));
   return LW_OK;
 }
 
+/* Where nothing is, the last that is there is computed, since addresses must be valid, and left
+ * out. */
 static lw_status compute_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kval stage,
-                               lw_kval low, lw_kval high) {
+                               lw_kval row, lw_kval kk) {
   lw_kbuilder *kb = &t->nest.kb;
-  lw_kval row = side->along_k ? high : low, kk = side->along_k ? low : high;
-  lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row), there = piece_there(t, side, at, k);
-  lw_kval last = fn(t, LW_FN_SUB, side->count_v, num(t, 1));
-  LW_TRY(bind_axis(t, side->axis, fn(t, LW_FN_MIN, at, last))); /* addresses must be valid */
-  LW_TRY(bind_axis(t, &t->k, fn(t, LW_FN_MIN, k, num(t, t->k.extent - 1))));
-  lw_kval value = lw__contraction_factor(&t->nest, side->factor, LW_DTYPE_F32);
-  if (there != LW_NONE)
-    value = lw__kb_fn(kb, LW_FN_SELECT, there, value, lw__kb_const_f(kb, LW_DTYPE_F32, 0));
-  lw__kb_sset(kb, side->shared, side_cell(t, side, stage, row, kk), LW_NONE, value);
+  int64_t lanes = side_lanes(t, side);
+  lw_ix low = side->along_k ? t->k.low : side->axis->low;
+  lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row);
+  lw_kval there = piece_there(t, side, at, k), cell = side_cell(t, side, stage, row, kk);
+  lw_kval last_row = fn(t, LW_FN_SUB, side->count_v, num(t, side->along_k ? 1 : lanes));
+  lw_kval last_k = num(t, t->k.extent - (side->along_k ? lanes : 1));
+  LW_TRY(bind_piece(t, side, fn(t, LW_FN_MIN, at, last_row), fn(t, LW_FN_MIN, k, last_k)));
+  uint32_t piece = lw__kb_local(kb, t->dtype, (uint32_t)lanes);
+  LW_TRY(lw__nest_vector_elem(&t->nest, side->factor, low, lanes, piece));
+  if (there != LW_NONE) {
+    lw_kval lane = lw__kb_for_n(kb, lanes, LW_KLOOP_UNROLL);
+    lw_kval zero = lw__kb_const_f(kb, LW_DTYPE_F32, 0);
+    lw__kb_lset(kb, piece, lane,
+                lw__kb_fn(kb, LW_FN_SELECT, there, lw__kb_lget(kb, piece, lane), zero));
+    lw__kb_end(kb);
+  }
+  if (lanes > 1)
+    lw__kb_ssetv(kb, side->shared, cell, LW_NONE, piece, LW_NONE, (uint32_t)lanes);
+  else
+    lw__kb_sset(kb, side->shared, cell, LW_NONE, lw__kb_lget(kb, piece, LW_NONE));
   return LW_OK;
 }
 
 /* The slice from |k0| on into |stage|. */
 static lw_status load_side(mma_nest *t, const mma_side *side, lw_kval k0, lw_kval stage) {
   lw_kbuilder *kb = &t->nest.kb;
-  bool copied = side->load != LW_NONE;
-  int64_t lanes = !copied ? 1 : side->along_k ? t->k.lanes : side->axis->lanes;
-  int64_t lows = (side->along_k ? t->tile.depth : side->tile) / lanes;
+  int64_t lows = (side->along_k ? t->tile.depth : side->tile) / side_lanes(t, side);
   int64_t highs = side->along_k ? side->tile : t->tile.depth, pieces = lows * highs;
-  int64_t turns = lw__ceil_div(pieces, t->threads);
-  lw_kval u = lw__kb_for_n(kb, turns, copied ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL), low, high;
+  lw_kloop loop = side->copied ? LW_KLOOP_UNROLL : LW_KLOOP_SERIAL;
+  lw_kval u = lw__kb_for_n(kb, lw__ceil_div(pieces, t->threads), loop), low, high, row, kk;
   piece_of(t, u, lows, &low, &high);
+  piece_at(t, side, low, high, &row, &kk);
   bool ragged = pieces % t->threads != 0;
   if (ragged) lw__kb_if(kb, below(t, high, highs));
-  LW_TRY(copied ? copy_piece(t, side, k0, stage, low, high)
-                : compute_piece(t, side, k0, stage, low, high));
+  LW_TRY(side->copied ? copy_piece(t, side, k0, stage, row, kk)
+                      : compute_piece(t, side, k0, stage, row, kk));
   if (ragged) lw__kb_end(kb);
   lw__kb_end(kb);
   lw__nest_forget(&t->nest);
@@ -473,7 +493,7 @@ static bool choose(mma_nest *t, const lw_region *region, const mma_cut *cut,
             cut->a_along_k, 0);
   side_init(t, &t->c, t->turned ? region->lhs : region->rhs, t->turned ? &t->m : &t->n,
             cut->c_along_k, 0);
-  problem.copied = t->a.load != LW_NONE && t->c.load != LW_NONE;
+  problem.copied = t->a.copied && t->c.copied;
   if (options->mma_tile != NULL)
     t->tile = *options->mma_tile;
   else if (lw__mma_tile_rank(&problem, &t->tile, 1) == 0)

@@ -28,14 +28,15 @@ static lw_status choose_lanes(const lw_region *plain, lw_ix i, const lw_lower_op
 
 /* Vector loads of everything that is contiguous along the lanes; each lands in a local array that
  * element printing reads. */
-static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
+static lw_status load_vectors(lw_nest *nest, const lw_elem *elems, uint32_t count, lw_ix j,
+                              int64_t lanes) {
   lw_region *region = nest->region;
   lw_vec_elem loads = {0};
   uint8_t *seen;
   LW_TRY(lw__arena_alloc(&region->pool.arena, region->pool.nodes.count + 1u, 1, &seen));
   lw_status status = LW_OK;
-  for (uint32_t i = 0; i < region->outputs.count && status == LW_OK; i++)
-    status = lw__nest_loads(&region->pool, region->outputs.data[i].elem, seen, &loads);
+  for (uint32_t i = 0; i < count && status == LW_OK; i++)
+    status = lw__nest_loads(&region->pool, elems[i], seen, &loads);
   for (uint32_t i = 0; i < loads.count && status == LW_OK; i++) {
     if (!lw__nest_is_vector(&region->pool, loads.data[i], j, lanes)) continue;
     uint32_t local = lw__kb_local(&nest->kb, lw__elem_node(&region->pool, loads.data[i])->dtype,
@@ -47,13 +48,31 @@ static lw_status load_vectors(lw_nest *nest, lw_ix j, int64_t lanes) {
   return status;
 }
 
+lw_status lw__nest_vector_elem(lw_nest *nest, lw_elem e, lw_ix j, int64_t lanes, uint32_t local) {
+  lw_kbuilder *kb = &nest->kb;
+  uint32_t kept = nest->kept.count;
+  LW_TRY(lw__nest_bind(nest, j, lw__kb_const_i(kb, LW_DTYPE_I32, 0)));
+  LW_TRY(load_vectors(nest, &e, 1, j, lanes));
+  lw_kval lane = lw__kb_for_n(kb, lanes, LW_KLOOP_UNROLL);
+  LW_TRY(lw__nest_bind(nest, j, lane));
+  nest->lane_at = lane;
+  lw__kb_lset(kb, local, lane, lw__nest_elem(nest, e));
+  lw__kb_end(kb);
+  nest->kept.count = kept; /* the arrays hold other elements next time */
+  lw__nest_forget(nest);
+  return LW_OK;
+}
+
 lw_status lw__nest_vector_body(lw_nest *nest, lw_ix j, int64_t lanes) {
   lw_region *region = nest->region;
   lw_kbuilder *kb = &nest->kb;
   uint32_t *local;
+  lw_elem *elems;
   LW_TRY(lw__arena_alloc(&region->pool.arena, region->outputs.count + 1u, sizeof *local, &local));
+  LW_TRY(lw__arena_alloc(&region->pool.arena, region->outputs.count + 1u, sizeof *elems, &elems));
+  for (uint32_t i = 0; i < region->outputs.count; i++) elems[i] = region->outputs.data[i].elem;
   LW_TRY(lw__nest_bind(nest, j, lw__kb_const_i(kb, LW_DTYPE_I32, 0)));
-  LW_TRY(load_vectors(nest, j, lanes));
+  LW_TRY(load_vectors(nest, elems, region->outputs.count, j, lanes));
   for (uint32_t i = 0; i < region->outputs.count; i++) {
     const lw_region_output *out = &region->outputs.data[i];
     local[i] =

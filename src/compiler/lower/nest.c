@@ -385,12 +385,71 @@ static lw_kval load_pred(lw_nest *nest, const lw_elem_node *load, lw_kval pred) 
   return pred == LW_NONE ? own : lw__kb_fn(&nest->kb, LW_FN_AND, pred, own, LW_NONE);
 }
 
-void lw__nest_copy(lw_nest *nest, lw_elem load, uint32_t shared, lw_kval at, lw_kval pred,
-                   int64_t lanes) {
-  const lw_elem_node n = *lw__elem_node(nest->pool, load);
+static bool is_zero(const lw_elem_node *n) {
+  return n->kind == LW_ELEM_CONST &&
+         (lw__dtype_is_float(n->dtype) ? n->scalar.f == 0 : !n->scalar.i);
+}
+
+static bool is_choice(const lw_elem_node *n) {
+  return n->kind == LW_ELEM_MAP && n->fn == LW_FN_SELECT;
+}
+
+bool lw__nest_is_copyable(lw_elem_pool *pool, lw_elem e, lw_ix j, int64_t lanes) {
+  e = lw__elem_unwidened(pool, e);
+  const lw_elem_node n = *lw__elem_node(pool, e);
+  if (is_zero(&n)) return true;
+  if (!is_choice(&n)) return lw__nest_is_vector(pool, e, j, lanes);
+  return lw__ix_node(&pool->ix, j)->kind == LW_IX_VAR &&
+         guard_is_uniform(pool, n.arg[0], lw__ix_var_number(&pool->ix, j)) &&
+         lw__nest_is_copyable(pool, n.arg[1], j, lanes) &&
+         lw__nest_is_copyable(pool, n.arg[2], j, lanes);
+}
+
+/* The first load below a copyable element: zeros are copied from there, under a false predicate. */
+static lw_elem any_load(const lw_elem_pool *pool, lw_elem e) {
+  const lw_elem_node *n = lw__elem_node(pool, lw__elem_unwidened(pool, e));
+  if (n->kind == LW_ELEM_LOAD) return lw__elem_unwidened(pool, e);
+  if (!is_choice(n)) return LW_NONE;
+  lw_elem first = any_load(pool, n->arg[1]);
+  return first != LW_NONE ? first : any_load(pool, n->arg[2]);
+}
+
+typedef struct copying {
+  uint32_t shared;
+  lw_kval at;
+  int64_t lanes;
+  lw_elem some_load;
+} copying;
+
+static void copy_elem(lw_nest *nest, const copying *c, lw_elem e, lw_kval pred) {
+  lw_kbuilder *kb = &nest->kb;
+  e = lw__elem_unwidened(nest->pool, e);
+  lw_elem_node n = *lw__elem_node(nest->pool, e);
+  if (is_choice(&n)) {
+    lw_kval first = lw__nest_elem(nest, n.arg[0]);
+    lw__kb_if(kb, first);
+    copy_elem(nest, c, n.arg[1], pred);
+    lw__kb_end(kb);
+    lw__nest_forget(nest);
+    lw__kb_if(kb, lw__kb_fn(kb, LW_FN_NOT, first, LW_NONE, LW_NONE));
+    copy_elem(nest, c, n.arg[2], pred);
+    lw__kb_end(kb);
+    lw__nest_forget(nest);
+    return;
+  }
+  if (is_zero(&n)) {
+    pred = lw__kb_const_i(kb, LW_DTYPE_BOOL, 0);
+    n = *lw__elem_node(nest->pool, c->some_load);
+  }
   pred = load_pred(nest, &n, pred);
-  lw__kb_copy(&nest->kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix),
-              pred, shared, at, (uint32_t)lanes);
+  lw__kb_copy(kb, lw__nest_buffer(nest, n.value, false), LW_NONE, lw__nest_ix(nest, n.ix), pred,
+              c->shared, c->at, (uint32_t)c->lanes);
+}
+
+void lw__nest_copy(lw_nest *nest, lw_elem e, uint32_t shared, lw_kval at, lw_kval pred,
+                   int64_t lanes) {
+  copying c = {shared, at, lanes, any_load(nest->pool, e)};
+  copy_elem(nest, &c, e, pred);
 }
 
 void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred,

@@ -58,10 +58,18 @@ lw_status lw__nest_keep(lw_nest *nest, lw_elem elem, uint32_t array,
 /* LOADV of |load| into |local| at |at|, where |pred| and the load's own predicate hold. */
 void lw__nest_loadv(lw_nest *nest, lw_elem load, uint32_t local, lw_kval at, lw_kval pred,
                     int64_t lanes);
-/* COPY of |load|, |lanes| elements, to shared array |shared| from |at| on; zeros where |pred| or
- * the load's own predicate do not hold. */
-void lw__nest_copy(lw_nest *nest, lw_elem load, uint32_t shared, lw_kval at, lw_kval pred,
+/* Can |lanes| consecutive values of variable |j| of the element be copied as they lie: a vector
+ * load (below casts that widen), zero, or one of two such by guards that are the same for all lanes
+ * (concatenated and padded values)? */
+bool lw__nest_is_copyable(lw_elem_pool *pool, lw_elem e, lw_ix j, int64_t lanes);
+/* COPYs of such an element, |lanes| elements, to shared array |shared| from |at| on; zeros where
+ * |pred| or a load's own predicate do not hold. */
+void lw__nest_copy(lw_nest *nest, lw_elem e, uint32_t shared, lw_kval at, lw_kval pred,
                    int64_t lanes);
+/* |lanes| neighbouring values of |e|, |j| running over the lanes, into local array |local|: vector
+ * loads of what is contiguous along |j|, the rest lane by lane. Binds |j|. */
+lw_status lw__nest_vector_elem(lw_nest *nest, lw_elem e, lw_ix j, int64_t lanes,
+                               uint32_t local) LW_MUST_CHECK;
 void lw__nest_store(lw_nest *nest, const lw_region_output *output,
                     lw_kval pred); /* computes and stores one element */
 
