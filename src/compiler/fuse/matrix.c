@@ -76,3 +76,17 @@ bool lw__region_suits_sm90(const lw_region *region, const lw_device_profile *pro
                                 : out_rhs->outer_stride == 1 &&
                                       matrix_has_rows(out_rhs->offset, &out_rhs->k_stride, k, n);
 }
+
+lw_dtype lw__region_suits_mma(const lw_region *region, const lw_device_profile *profile) {
+  const int64_t most = INT32_MAX - 65536; /* positions are 32-bit numbers */
+  if (profile->kind != LW_DEVICE_CUDA || profile->sm_arch < 80 || profile->f16_gflops <= 0)
+    return LW_DTYPE_NONE;
+  if (region->cls == LW_KCLASS_CONV && region->m == 1) return LW_DTYPE_NONE; /* depthwise */
+  if (region->m > most || region->n > most || region->k > most) return LW_DTYPE_NONE;
+  int64_t blocks;
+  if (!lw__mul_i64(lw__ceil_div(region->m, 16), lw__ceil_div(region->n, 16), &blocks) ||
+      !lw__mul_i64(blocks, region->b, &blocks) || blocks > most)
+    return LW_DTYPE_NONE;
+  bool enough = region->k >= LEAST_DEPTH && lw__max_i64(region->m, region->n) >= 16;
+  return enough ? lw__region_matrix_type(region) : LW_DTYPE_NONE;
+}

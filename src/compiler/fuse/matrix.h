@@ -27,4 +27,9 @@ bool lw__region_result(const lw_region *region, const lw_region_output *output, 
 bool lw__region_suits_sm90(const lw_region *region, const lw_device_profile *profile,
                            lw_matrix *out_lhs, lw_matrix *out_rhs);
 
+/* Products and convolutions for mma.sync (sm_80 on): factors of one 16-bit float type, in any
+ * place, loaded or computed; not so few results or terms that matrix units would idle. Their type,
+ * or NONE. */
+lw_dtype lw__region_suits_mma(const lw_region *region, const lw_device_profile *profile);
+
 #endif

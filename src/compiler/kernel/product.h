@@ -70,6 +70,10 @@ bool lw__product_sm90_splits_columns(const lw_product_sm90 *p);
 uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, int64_t columns,
                                      int64_t depth, uint32_t sm_count,
                                      lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES]);
+/* What the model predicts, in clock cycles of a multiprocessor. */
+double lw__product_sm90_cycles(const lw_product_sm90 *p, int64_t rows, int64_t columns,
+                               int64_t depth, uint32_t sm_count);
+
 
 /* Blocks to launch for a result of this size. */
 uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,

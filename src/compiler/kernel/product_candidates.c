@@ -21,14 +21,15 @@ static const product_choice product_choices[] = {
 
 /* Clock cycles. A multiprocessor multiplies 2048 pairs per cycle, of which power leaves about four
  * fifths, and gets about 50 bytes per cycle from the L2 cache. */
-static double product_cycles(const lw_product_sm90 *p, int64_t rows, int64_t columns, int64_t depth,
-                             uint32_t sm_count) {
+double lw__product_sm90_cycles(const lw_product_sm90 *p, int64_t rows, int64_t columns,
+                               int64_t depth, uint32_t sm_count) {
   double area = (double)p->tile_m * p->tile_n;
   double multiply = area * 64 / 2048 * 1.25, fetch = (double)(p->tile_m + p->tile_n) * 128 / 50;
   double step = multiply > fetch ? multiply : fetch;
   bool direct = p->store == LW_PRODUCT_STORE_DIRECT;
   double store = p->sched == LW_PRODUCT_COOPERATIVE ? area * (direct ? 0.35 : 0.125)
                                                     : 100 + area * (direct ? 0.18 : 0.0125);
+  if (direct && columns % 2 != 0) store *= 8; /* single elements in rows that share no sector */
   int64_t tiles = lw__ceil_div(rows, p->tile_m) * lw__ceil_div(columns, p->tile_n);
   double rounds = (double)lw__ceil_div(tiles, sm_count == 0 ? 1 : sm_count);
   return rounds * ((double)lw__ceil_div(depth, p->tile_k) * step + store);
@@ -48,7 +49,7 @@ uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, 
     p.group = 2048 / c->tile_m < 16 ? 2048 / c->tile_m : 16;
     lw_product_sm90_shape shape;
     if (lw__product_sm90_shape(&p, &shape) != LW_OK) continue;
-    double mine = product_cycles(&p, rows, columns, depth, sm_count);
+    double mine = lw__product_sm90_cycles(&p, rows, columns, depth, sm_count);
     uint32_t at = count++;
     for (; at > 0 && cycles[at - 1] > mine; at--) {
       cycles[at] = cycles[at - 1];

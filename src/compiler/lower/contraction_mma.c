@@ -6,6 +6,7 @@
  * epilogue is that of an element-wise kernel. */
 #include <string.h>
 
+#include "compiler/fuse/matrix.h"
 #include "compiler/lower/contraction.h"
 #include "compiler/lower/mma_tile.h"
 
@@ -82,7 +83,6 @@ typedef struct mma_cut {
   bool turned;
   bool a_along_k, c_along_k;
   lw_dtype dtype;
-  int64_t b_count, m_count, n_count, k_count;
 } mma_cut;
 
 /* A factor lies with k contiguous in shared memory, unless its rows are contiguous in memory. */
@@ -91,19 +91,26 @@ static bool stays_along_k(lw_region *region, lw_elem factor, lw_ix row, lw_ix k)
          !lw__contraction_runs_along(region, factor, row);
 }
 
-static lw_status cut_axis(const lw_region *region, lw_ix var, int64_t extent, bool wanted,
-                          int64_t *out_lanes) {
+/* As many lanes as all that runs along the axis allow: |factor| (or LW_NONE), the results. What
+ * else uses the variable reads it element by element, wherever its digits begin. */
+static lw_status cut_axis(const lw_region *region, lw_ix var, int64_t extent, lw_elem factor,
+                          lw_elem other, bool results, int64_t *out_lanes) {
+  lw_elem elems[2];
+  uint32_t count = 0;
   *out_lanes = 1;
-  if (!wanted || extent < 2) return LW_OK;
-  return lw__nest_lane_limit(region, var, extent, widest, out_lanes);
+  if (factor != LW_NONE) elems[count++] = factor;
+  if (other != LW_NONE) elems[count++] = other;
+  if (extent < 2 || (count == 0 && !results)) return LW_OK;
+  return lw__nest_elem_lane_limit(region, elems, count, results, var, extent, widest, out_lanes);
 }
 
-static lw_status look(lw_region *region, mma_cut *cut) {
+static lw_status look(lw_region *region, const lw_device_profile *profile, mma_cut *cut) {
   lw_ix space[4];
   lw__region_plain_space(region, space);
   LW_TRY(lw__region_place(region, space));
   memset(cut, 0, sizeof *cut);
-  cut->dtype = lw__region_matrix_type(region);
+  cut->dtype = lw__region_suits_mma(region, profile);
+  if (cut->dtype == LW_DTYPE_NONE) return LW_OK;
   lw_ix m = space[1], n = space[2], k = space[3];
   bool lhs_along_k = stays_along_k(region, region->lhs, m, k);
   bool rhs_along_k = stays_along_k(region, region->rhs, n, k);
@@ -111,25 +118,14 @@ static lw_status look(lw_region *region, mma_cut *cut) {
   cut->turned = along_m && !lw__contraction_stores_along(region, n);
   cut->a_along_k = cut->turned ? rhs_along_k : lhs_along_k;
   cut->c_along_k = cut->turned ? lhs_along_k : rhs_along_k;
-  LW_TRY(cut_axis(region, k, region->k, lhs_along_k || rhs_along_k, &cut->k));
-  LW_TRY(cut_axis(region, m, region->m, !lhs_along_k || cut->turned, &cut->m));
-  LW_TRY(cut_axis(region, n, region->n, !rhs_along_k || !cut->turned, &cut->n));
-  cut->b_count = region->b, cut->m_count = region->m;
-  cut->n_count = region->n, cut->k_count = region->k;
+  lw_elem lhs = region->lhs, rhs = region->rhs;
+  LW_TRY(cut_axis(region, k, region->k, lhs_along_k ? lhs : LW_NONE, rhs_along_k ? rhs : LW_NONE,
+                  false, &cut->k));
+  LW_TRY(
+      cut_axis(region, m, region->m, lhs_along_k ? LW_NONE : lhs, LW_NONE, cut->turned, &cut->m));
+  LW_TRY(
+      cut_axis(region, n, region->n, rhs_along_k ? LW_NONE : rhs, LW_NONE, !cut->turned, &cut->n));
   return LW_OK;
-}
-
-/* Worth tensor cores, and small enough for 32-bit positions. */
-static bool cut_fits(const mma_cut *cut, const lw_lower_options *options) {
-  const int64_t most = INT32_MAX - 65536;
-  if (options->profile->kind != LW_DEVICE_CUDA || options->profile->sm_arch < 80) return false;
-  if (options->profile->f16_gflops <= 0 || cut->dtype == LW_DTYPE_NONE) return false;
-  if (cut->m_count > most || cut->n_count > most || cut->k_count > most) return false;
-  int64_t blocks;
-  if (!lw__mul_i64(lw__ceil_div(cut->m_count, 16), lw__ceil_div(cut->n_count, 16), &blocks) ||
-      !lw__mul_i64(blocks, cut->b_count, &blocks) || blocks > most)
-    return false;
-  return cut->k_count >= 16 && lw__max_i64(cut->m_count, cut->n_count) >= 16;
 }
 
 /* ---- factors ----------------------------------------------------------------------------------*/
@@ -208,8 +204,7 @@ static lw_status copy_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kv
   return LW_OK;
 }
 
-/* Where nothing is, the last that is there is computed, since addresses must be valid, and left
- * out. */
+/* Where nothing is, zeros. */
 static lw_status compute_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw_kval stage,
                                lw_kval row, lw_kval kk) {
   lw_kbuilder *kb = &t->nest.kb;
@@ -217,18 +212,16 @@ static lw_status compute_piece(mma_nest *t, const mma_side *side, lw_kval k0, lw
   lw_ix low = side->along_k ? t->k.low : side->axis->low;
   lw_kval k = plus(t, k0, kk), at = plus(t, side->origin, row);
   lw_kval there = piece_there(t, side, at, k), cell = side_cell(t, side, stage, row, kk);
-  lw_kval last_row = fn(t, LW_FN_SUB, side->count_v, num(t, side->along_k ? 1 : lanes));
-  lw_kval last_k = num(t, t->k.extent - (side->along_k ? lanes : 1));
-  LW_TRY(bind_piece(t, side, fn(t, LW_FN_MIN, at, last_row), fn(t, LW_FN_MIN, k, last_k)));
   uint32_t piece = lw__kb_local(kb, t->dtype, (uint32_t)lanes);
-  LW_TRY(lw__nest_vector_elem(&t->nest, side->factor, low, lanes, piece));
   if (there != LW_NONE) {
     lw_kval lane = lw__kb_for_n(kb, lanes, LW_KLOOP_UNROLL);
-    lw_kval zero = lw__kb_const_f(kb, LW_DTYPE_F32, 0);
-    lw__kb_lset(kb, piece, lane,
-                lw__kb_fn(kb, LW_FN_SELECT, there, lw__kb_lget(kb, piece, lane), zero));
+    lw__kb_lset(kb, piece, lane, lw__kb_const_f(kb, LW_DTYPE_F32, 0));
     lw__kb_end(kb);
+    lw__kb_if(kb, there); /* loads stay inside, where their addresses are valid */
   }
+  LW_TRY(bind_piece(t, side, at, k));
+  LW_TRY(lw__nest_vector_elem(&t->nest, side->factor, low, lanes, piece));
+  if (there != LW_NONE) lw__kb_end(kb);
   if (lanes > 1)
     lw__kb_ssetv(kb, side->shared, cell, LW_NONE, piece, LW_NONE, (uint32_t)lanes);
   else
@@ -533,11 +526,10 @@ lw_status lw__lower_contraction_mma(lw_region_context *ctx, const lw_node_id *no
   lw_region region;
   mma_cut cut = {0};
   lw_status status = lw__region_init(&region, ctx, nodes, count);
-  bool depthwise = region.cls == LW_KCLASS_CONV && region.m == 1;
-  bool skip = status == LW_OK && (depthwise || region.elements == 0 || region.k == 0);
-  if (status == LW_OK && !skip) status = look(&region, &cut);
+  bool skip = status == LW_OK && (region.elements == 0 || region.k == 0);
+  if (status == LW_OK && !skip) status = look(&region, options->profile, &cut);
   lw__region_deinit(&region);
-  if (status != LW_OK || skip || !cut_fits(&cut, options)) return status;
+  if (status != LW_OK || skip || cut.dtype == LW_DTYPE_NONE) return status;
   status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) status = build(&t, &region, &cut, options, diag, out, out_done);
   lw__nest_deinit(&t.nest);

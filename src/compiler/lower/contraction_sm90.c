@@ -3,6 +3,7 @@
  * its body, the region's epilogue at one element. */
 #include "compiler/fuse/matrix.h"
 #include "compiler/lower/contraction.h"
+#include "compiler/lower/mma_tile.h"
 
 enum { THREADS = 384, REGISTERS = 240, UNIT = 8 };
 
@@ -112,6 +113,24 @@ static lw_status is_rejected(const lw_lower_options *options, const lw_kernel *k
   return LW_OK;
 }
 
+/* Few rows, and rows of results that start anywhere, are the other kernel's (contraction_mma.c). */
+static bool is_slower_than_mma(const product_nest *p, const lw_product_sm90 *form) {
+  const lw_region *r = p->region;
+  lw_mma_problem problem = {.batches = 1,
+                            .rows = r->m,
+                            .cols = r->n,
+                            .depth = r->k,
+                            .a_along_k = true,
+                            .b_along_k = form->b_layout == LW_PRODUCT_B_NK,
+                            .copied = true,
+                            .profile = p->options->profile,
+                            .policy = p->options->policy};
+  lw_mma_tile tile;
+  return lw__mma_tile_rank(&problem, &tile, 1) > 0 &&
+         lw__mma_tile_cycles(&tile, &problem) <
+             lw__product_sm90_cycles(form, r->m, r->n, r->k, p->options->profile->sm_count);
+}
+
 /* The best configuration that was not rejected. */
 static lw_status choose(product_nest *p, lw_diag *diag, lw_lowered *out) {
   lw_product_sm90 forms[LW_PRODUCT_SM90_CANDIDATES];
@@ -120,6 +139,7 @@ static lw_status choose(product_nest *p, lw_diag *diag, lw_lowered *out) {
   for (uint32_t i = 0; i < count; i++) {
     const lw_product_sm90 *f = &forms[i];
     bool rejected;
+    if (is_slower_than_mma(p, f)) break;
     if (!policy_allows(p->options->policy, f)) continue;
     LW_TRY(build(p, f, diag, out));
     LW_TRY(is_rejected(p->options, &out->launches.data[out->launches.count - 1].kernel, &rejected));

@@ -336,20 +336,64 @@ lw_status lw__nest_divisors(const lw_region *region, lw_ix var, lw_vec_i64 *out)
   return LW_OK;
 }
 
+/* Largest power of two <= |limit| that divides |count| and all of |divisors|. */
+static int64_t common_lanes(const lw_vec_i64 *divisors, int64_t count, int64_t limit) {
+  int64_t lanes = 1;
+  while (lanes * 2 <= limit && count % (lanes * 2) == 0) {
+    for (uint32_t i = 0; i < divisors->count; i++)
+      if (divisors->data[i] % (lanes * 2) != 0) return lanes;
+    lanes *= 2;
+  }
+  return lanes;
+}
+
 lw_status lw__nest_lane_limit(const lw_region *region, lw_ix var, int64_t count, int64_t limit,
                               int64_t *out) {
   lw_vec_i64 divisors = {0};
   lw_status status = lw__nest_divisors(region, var, &divisors);
-  int64_t lanes = 1;
-  while (status == LW_OK && lanes * 2 <= limit && count % (lanes * 2) == 0) {
-    bool divides = true;
-    for (uint32_t i = 0; i < divisors.count && divides; i++)
-      divides = divisors.data[i] % (lanes * 2) == 0;
-    if (!divides) break;
-    lanes *= 2;
-  }
+  *out = common_lanes(&divisors, count, limit);
   lw_vec_free(&divisors);
-  *out = lanes;
+  return status;
+}
+
+static lw_status divisors_below(const lw_elem_pool *pool, lw_elem e, uint32_t var, uint8_t *seen,
+                                lw_vec_i64 *out) {
+  if (e == LW_NONE || seen[e]) return LW_OK;
+  seen[e] = 1;
+  const lw_elem_node *n = lw__elem_node(pool, e);
+  if (n->ix != LW_NONE) LW_TRY(lw__ix_borders_of(&pool->ix, n->ix, var, out));
+  for (uint32_t i = 0; i < n->coord_count; i++) {
+    const lw_elem_coord *c = &pool->coords.data[n->coord_begin + i];
+    if (c->ix != LW_NONE) LW_TRY(lw__ix_borders_of(&pool->ix, c->ix, var, out));
+    LW_TRY(divisors_below(pool, c->elem, var, seen, out));
+  }
+  for (int i = 0; i < 3; i++) LW_TRY(divisors_below(pool, n->arg[i], var, seen, out));
+  return LW_OK;
+}
+
+lw_status lw__nest_elem_lane_limit(const lw_region *region, const lw_elem *elems,
+                                   uint32_t elem_count, bool outputs, lw_ix var, int64_t count,
+                                   int64_t limit, int64_t *out) {
+  const lw_elem_pool *pool = &region->pool;
+  lw_vec_i64 divisors = {0};
+  void *seen = NULL;
+  *out = 1;
+  if (lw__ix_node(&pool->ix, var)->kind != LW_IX_VAR) return LW_OK;
+  uint32_t number = lw__ix_var_number(&pool->ix, var);
+  LW_TRY(lw__mem_resize(&seen, pool->nodes.count + 1u));
+  memset(seen, 0, pool->nodes.count + 1u);
+  lw_status status = LW_OK;
+  for (uint32_t i = 0; i < elem_count && status == LW_OK; i++)
+    status = divisors_below(pool, elems[i], number, seen, &divisors);
+  for (uint32_t i = 0; outputs && i < region->outputs.count && status == LW_OK; i++) {
+    const lw_region_output *o = &region->outputs.data[i];
+    status = divisors_below(pool, o->elem, number, seen, &divisors);
+    if (status == LW_OK && o->offset != LW_NONE)
+      status = lw__ix_borders_of(&pool->ix, o->offset, number, &divisors);
+  }
+  if (status == LW_OK) *out = common_lanes(&divisors, count, limit);
+  lw_vec_free(&divisors);
+  lw__mem_free(seen);
   return status;
 }
 

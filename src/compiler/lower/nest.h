@@ -92,6 +92,11 @@ lw_status lw__nest_loads(const lw_elem_pool *pool, lw_elem e, uint8_t *seen,
  * i = V*q + j keeps j out of every division. */
 lw_status lw__nest_lane_limit(const lw_region *region, lw_ix var, int64_t count, int64_t limit,
                               int64_t *out) LW_MUST_CHECK;
+/* The same, by what stands below the |count| elements and, with |outputs|, in the places of the
+ * region's outputs. */
+lw_status lw__nest_elem_lane_limit(const lw_region *region, const lw_elem *elems,
+                                   uint32_t elem_count, bool outputs, lw_ix var, int64_t count,
+                                   int64_t limit, int64_t *out) LW_MUST_CHECK;
 /* Where digits of |var| begin in the addresses, guards and index values of the region
  * (lw__ix_borders_of). */
 lw_status lw__nest_divisors(const lw_region *region, lw_ix var, lw_vec_i64 *out) LW_MUST_CHECK;
