@@ -70,6 +70,7 @@ static json_t *samples_json(const bench_samples *s) {
 
 static int bind_array(bench_side *side, size_t index, bool is_input) {
   cli_session *s = &side->session;
+  if (cli_session_is_state(s, index, is_input)) return 0;
   lw_tools_array *array = is_input ? &s->inputs[index] : &s->outputs[index];
   void **slot = &side->memory[is_input ? index : s->input_count + index];
   lw_status status = lw_tools_alloc(s->model, array->bytes, slot);

@@ -215,6 +215,8 @@ static int run_once(const cli_args *args, cli_session *s, bool quiet, json_t *re
   if (code != 0) return code;
   lw_status status = lw_context_run(s->context);
   if (status != LW_OK) return cli_fail(status, "%s", lw_context_error(s->context));
+  code = cli_session_take_states(s);
+  if (code != 0) return code;
   lw_stats stats;
   lw_context_stats(s->context, &stats);
   if (!quiet) {

@@ -15,6 +15,11 @@ const cli_option cli_compile_options[] = {
      "given bind their dimensions by themselves. NAME=1,2,8:64 or NAME=auto: sizes it is compiled "
      "for (8:64: 8 and its doubles), of which a run takes the smallest that is large enough",
      NULL, 0},
+    {"state", "IN=OUT", NULL,
+     "the output of a run is this input of the next (a cache of keys, statistics); may be "
+     "repeated. auto: all pairs named past... and present...",
+     NULL, 0},
+    {"state-rows", "N", "chosen", "room of a state that grows, in rows", NULL, 0},
     {"max-shapes", "N", "16", "most shapes of open dimensions that stay compiled", NULL, 0},
     {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
     {"no-fuse", NULL, NULL, "every node gets a kernel of its own (all other passes stay on)", NULL,
@@ -134,12 +139,15 @@ static int check_twice(const cli_args *args, const char *option) {
 
 static int set_given(const cli_args *args, lw_options *options) {
   static const char *const direct[] = {"device",  "dim",    "shape", "force",   "forbid", "policy",
-                                       "threads", "target", "cc",    "streams", "graphs"};
+                                       "threads", "target", "cc",    "streams", "graphs", "state"};
   int code = 0;
   for (size_t i = 0; i < args->value_count && code == 0; i++) {
     const cli_value *v = &args->values[i];
     for (size_t k = 0; k < CLI_COUNT(direct); k++) {
       if (strcmp(v->option->name, direct[k]) == 0) code = set_option(options, direct[k], v->text);
+    }
+    if (strcmp(v->option->name, "state-rows") == 0) {
+      code = set_option(options, "state_rows", v->text);
     }
     if (strcmp(v->option->name, "max-shapes") == 0) {
       code = set_option(options, "max_shapes", v->text);
@@ -575,7 +583,27 @@ void cli_tensor_of(lw_tools_array *array, cli_tensor *out) {
                             .memory = LW_MEMORY_HOST};
 }
 
+bool cli_session_is_state(const cli_session *s, size_t index, bool is_input) {
+  if (is_input) return lw_model_state_output(s->model, index) != SIZE_MAX;
+  for (size_t i = 0; i < s->input_count; i++) {
+    if (lw_model_state_output(s->model, i) == index) return true;
+  }
+  return false;
+}
+
+int cli_session_take_states(cli_session *s) {
+  lw_status status = LW_OK;
+  for (size_t i = 0; status == LW_OK && i < s->input_count; i++) {
+    cli_tensor t;
+    if (!cli_session_is_state(s, i, true)) continue;
+    cli_tensor_of(&s->outputs[lw_model_state_output(s->model, i)], &t);
+    status = lw_context_get_state(s->context, i, &t.tensor);
+  }
+  return status == LW_OK ? 0 : cli_fail(status, "%s", lw_context_error(s->context));
+}
+
 static int bind_output(cli_session *s, size_t i) {
+  if (cli_session_is_state(s, i, false)) return 0;
   int64_t dims[LW_MAX_RANK];
   cli_tensor t;
   lw_status status = LW_OK;
@@ -596,7 +624,8 @@ int cli_session_bind(cli_session *s) {
   for (size_t i = 0; status == LW_OK && i < s->input_count; i++) {
     cli_tensor t;
     cli_tensor_of(&s->inputs[i], &t);
-    status = lw_context_bind_input(s->context, i, &t.tensor);
+    status = cli_session_is_state(s, i, true) ? lw_context_set_state(s->context, i, &t.tensor)
+                                              : lw_context_bind_input(s->context, i, &t.tensor);
   }
   if (status != LW_OK) return cli_fail(status, "%s", lw_context_error(s->context));
   int code = 0;

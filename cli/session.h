@@ -43,6 +43,10 @@ int cli_session_fill(const cli_args *args, cli_session *session);
 /* A context with everything bound to the arrays; those of outputs with open dimensions are made
  * here. */
 int cli_session_bind(cli_session *session);
+/* Whether an input or output is a state's: it is not bound. */
+bool cli_session_is_state(const cli_session *session, size_t index, bool is_input);
+/* After a run: the outputs of states into their arrays. */
+int cli_session_take_states(cli_session *session);
 void cli_session_close(cli_session *session);
 
 /* An array as the API wants it. The strides say row-major whatever the options say. */

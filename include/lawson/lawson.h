@@ -53,6 +53,10 @@ typedef struct lw_context lw_context;
  *   max_shapes     N                      most shapes of open dimensions that stay compiled (16);
  *                                         the least recently used go
  *   shape          INPUT=2x3x64x64        gives an input's shape; may be repeated
+ *   state          INPUT=OUTPUT           a state: the output of a run is the input of the next (a
+ *                                         cache of keys, statistics); may be repeated. auto: all
+ *                                         pairs named past... and present...
+ *   state_rows     N                      room of a state that grows, in rows
  *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
  *   cache          folder for kernels and whole plans, "" = none on disk
  *   cache_limit    500M, 2G ...           beyond it the least recently used entries go; 2G
@@ -106,6 +110,8 @@ LW_API size_t lw_model_input_count(const lw_model *model);
 LW_API size_t lw_model_output_count(const lw_model *model);
 LW_API const lw_tensor_info *lw_model_input(const lw_model *model, size_t index);
 LW_API const lw_tensor_info *lw_model_output(const lw_model *model, size_t index);
+/* The output that is the next run's input |input|; SIZE_MAX: this input is no state's. */
+LW_API size_t lw_model_state_output(const lw_model *model, size_t input);
 LW_API const char *lw_model_device(const lw_model *model); /* "cpu", "cuda:0", "null" */
 
 /* JSON texts, owned by the model: what was fused and why not; the plan; "state after STEP" of
@@ -142,6 +148,18 @@ LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
 LW_API lw_status lw_context_output_dims(lw_context *context, size_t index,
                                         int64_t *out_dims) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
+/* States (option state). Their memory is the context's: inputs and outputs of states are not bound.
+ * An output of the input's shape replaces it. An output that is the input and rows behind it in one
+ * dimension is appended to: the run writes the new rows alone, and the next run reads as many rows
+ * as the model says, the new ones last. Neither copies anything, but a growing state moves to the
+ * front of its room when that ends, once in many runs.
+ * Setting copies |tensor|, of the input's shape and in host memory, to what the next run reads;
+ * NULL: zeros, which it is at first. Getting copies what the next run reads or, to a tensor of the
+ * output's shape, what the last one left. */
+LW_API lw_status lw_context_set_state(lw_context *context, size_t input,
+                                      const lw_tensor *tensor) LW_MUST_CHECK;
+LW_API lw_status lw_context_get_state(lw_context *context, size_t input,
+                                      const lw_tensor *tensor) LW_MUST_CHECK;
 /* Puts one run into |cuda_stream| (CUstream; NULL: legacy default stream) and returns; all
  * tensors must be on the device. Runs of one context in several streams come one after the other;
  * destroying the context waits for them. While the stream is being captured the run becomes part

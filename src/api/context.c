@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/context.h"
+#include "api/states.h"
 #include "api/strided.h"
 
 typedef struct lw_binding {
@@ -22,6 +23,7 @@ struct lw_context {
   lw_dynamic *dynamic; /* of a model with open dimensions; else NULL and |rt| is there */
   lw_binding *inputs, *outputs;
   uint64_t live_bytes;
+  lw_state_memory *states;
   lw_diag diag;
   lw_text error;
 };
@@ -52,6 +54,7 @@ static lw_status context_init(lw_context *context, const lw_rt_context_options *
   LW_TRY(context_bindings(model->input_count, &context->inputs));
   LW_TRY(context_bindings(model->output_count, &context->outputs));
   context->live_bytes = lw__plan_live_bytes(lw__model_plan(model));
+  LW_TRY(lw__states_open(model, &context->diag, &context->states));
   return lw__rt_context_create_with(model->program, options, &context->diag, &context->rt);
 }
 
@@ -94,6 +97,7 @@ void lw_context_destroy(lw_context *context) {
   if (context == NULL) return;
   if (context->rt != NULL) lw__rt_context_destroy(context->rt);
   lw__dynamic_destroy(context->dynamic);
+  lw__states_close(context->model, context->states);
   context_free_bindings(context->inputs, context->model->input_count);
   context_free_bindings(context->outputs, context->model->output_count);
   lw__diag_deinit(&context->diag);
@@ -245,6 +249,12 @@ static lw_status context_bind_checked(lw_context *context, size_t index, const l
   if (context->dynamic != NULL) {
     return lw__dynamic_bind(context->dynamic, index, tensor, is_input, &context->diag);
   }
+  if (lw__state_of_port(context->model, (uint32_t)index, is_input) != LW_NONE) {
+    return lw__fail(&context->diag, LW_STATUS_USAGE, what,
+                    "%s %zu belongs to a state, whose memory is the context's own; "
+                    "lw_context_set_state and lw_context_get_state copy its value",
+                    what, index);
+  }
   const context_port port = {
       .info = is_input ? &context->model->inputs[index] : &context->model->outputs[index],
       .binding = is_input ? &context->inputs[index] : &context->outputs[index],
@@ -357,8 +367,11 @@ static lw_status context_run(lw_context *context) {
   lw_context *runner;
   LW_TRY(context_runner(context, &runner));
   if (runner != context) return context_take_error(context, runner, lw_context_run(runner));
+  LW_TRY(
+      lw__states_bind(context->model, context->states, context->rt, NULL, false, &context->diag));
   LW_TRY(staging_move_all(context, true));
   LW_TRY(lw__rt_run(context->rt, &context->diag));
+  lw__states_step(context->model, context->states);
   return staging_move_all(context, false);
 }
 
@@ -379,12 +392,47 @@ static lw_status context_enqueue(lw_context *context, void *stream) {
                     "a bound tensor is strided and has to be copied through the host; use "
                     "lw_context_run or packed tensors");
   }
-  return lw__rt_enqueue(context->rt, stream, &context->diag);
+  LW_TRY(
+      lw__states_bind(context->model, context->states, context->rt, stream, true, &context->diag));
+  LW_TRY(lw__rt_enqueue(context->rt, stream, &context->diag));
+  lw__states_step(context->model, context->states);
+  return LW_OK;
 }
 
 lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) {
   if (context == NULL) return LW_STATUS_USAGE;
   return context_end(context, context_enqueue(context, cuda_stream));
+}
+
+/* ---- states ----- */
+
+static lw_status context_state(lw_context *context, size_t input, const lw_tensor *tensor,
+                               bool set) {
+  LW_TRY(context_ready(context));
+  if (input >= context->model->input_count || (!set && tensor == NULL)) {
+    return lw__fail(&context->diag, LW_STATUS_USAGE, "state",
+                    tensor == NULL ? "the tensor is NULL" : "there is no such input");
+  }
+  return set ? lw__states_set(context->model, context->states, (uint32_t)input, tensor,
+                              &context->diag)
+             : lw__states_get(context->model, context->states, (uint32_t)input, tensor,
+                              &context->diag);
+}
+
+lw_status lw_context_set_state(lw_context *context, size_t input, const lw_tensor *tensor) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  return context_end(context, context_state(context, input, tensor, true));
+}
+
+lw_status lw_context_get_state(lw_context *context, size_t input, const lw_tensor *tensor) {
+  if (context == NULL) return LW_STATUS_USAGE;
+  return context_end(context, context_state(context, input, tensor, false));
+}
+
+size_t lw_model_state_output(const lw_model *model, size_t input) {
+  if (model == NULL || input >= model->input_count) return SIZE_MAX;
+  uint32_t state = lw__state_of_port(model, (uint32_t)input, true);
+  return state == LW_NONE ? SIZE_MAX : model->states.data[state].output;
 }
 
 /* ---- shapes ----- */

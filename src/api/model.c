@@ -5,6 +5,7 @@
 
 #include "api/plans.h"
 #include "api/shapes.h"
+#include "api/states.h"
 
 /* ---- life ----- */
 
@@ -36,6 +37,7 @@ static void model_free(lw_model *model) {
   for (uint32_t i = 0; i < model->plan_maps.count; i++) lw__file_unmap(&model->plan_maps.data[i]);
   lw_vec_free(&model->plan_maps);
   lw_options_destroy(model->options);
+  lw_vec_free(&model->states);
   lw_vec_free(&model->dumps);
   lw__text_deinit(&model->explain);
   lw__text_deinit(&model->plan);
@@ -293,6 +295,8 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
       .cache = cache,
       .streams = options->streams,
       .channels_last_io = options->channels_last,
+      .states = model->states.data,
+      .state_count = model->states.count,
       .dump = options->dump_steps.count > 0 ? model_dump : NULL,
       .dump_user = dumper,
       .try_kernels = model_can_try(model, options) ? model_try_kernels : NULL,
@@ -332,10 +336,17 @@ static lw_status model_compile(lw_model *model, const lw_options *options, lw_ca
 /* Where dimensions are open, runs compile. */
 static lw_status model_compile_or_open(lw_model *model, const lw_options *options, lw_cache *cache,
                                        bool *out_open) {
+  bool states = options->states.count > 0 || options->find_states;
   *out_open = model->shapes != NULL;
-  if (*out_open) return LW_OK;
-  LW_TRY(model_tensor_infos(model));
-  *out_open = lw__shapes_are_open(&model->graph);
+  if (!*out_open) LW_TRY(model_tensor_infos(model));
+  *out_open |= lw__shapes_are_open(&model->graph);
+  if (*out_open && states) {
+    return lw__fail(&model->diag, LW_STATUS_UNSUPPORTED, "option state",
+                    "states need numbers for all dimensions (option dim)");
+  }
+  if (model->shapes != NULL) return LW_OK;
+  LW_TRY(lw__model_find_states(model, options));
+  model->state_rows = options->state_rows;
   if (*out_open) return lw__shapes_create(model, options);
   return model_compile(model, options, cache, &model->diag);
 }

@@ -43,6 +43,8 @@ struct lw_model {
 
   struct lw_shapes *shapes; /* NULL: all dimensions are numbers; else |compiled| and |program| are
                                those of its variants */
+  LW_VEC(lw_state) states; /* contexts keep their memory */
+  uint32_t state_rows;     /* the option's */
   lw_tensor_info *inputs, *outputs;
   uint32_t input_count, output_count;
   double compile_s;

@@ -331,6 +331,32 @@ static lw_status read_shape(lw_options *options, const option_row *row, const ch
   return lw_vec_push(&options->shapes, shape);
 }
 
+static lw_status read_state(lw_options *options, const option_row *row, const char *value,
+                            bool *out_fits) {
+  (void)row;
+  size_t length;
+  const char *rest;
+  lw_named_state state;
+  *out_fits = true;
+  if (strcmp(value, "auto") == 0) {
+    options->find_states = true;
+    return LW_OK;
+  }
+  *out_fits = split_named(value, &length, &rest) && rest[0] != '\0';
+  if (!*out_fits) return LW_OK;
+  LW_TRY(lw__arena_strndup(&options->arena, value, length, &state.input));
+  LW_TRY(option_keep(options, rest, &state.output));
+  return lw_vec_push(&options->states, state);
+}
+
+static lw_status read_state_rows(lw_options *options, const option_row *row, const char *value,
+                                 bool *out_fits) {
+  int64_t rows = 0;
+  *out_fits = parse_number(value, OPTION_MAX_EXTENT, &rows);
+  if (*out_fits) *(uint32_t *)option_member(options, row) = (uint32_t)rows;
+  return LW_OK;
+}
+
 /* ---- the table ----- */
 
 #define MEMBER(m) offsetof(lw_options, m)
@@ -354,6 +380,9 @@ static const option_row option_rows[] = {
      false},
     {"max_shapes", read_max_shapes, MEMBER(max_shapes), "a number from 1 to 65536", true},
     {"shape", read_shape, 0, "INPUT=2x3x64x64, the name of an input and its shape", false},
+    {"state", read_state, 0,
+     "INPUT=OUTPUT, which replace each other, or auto: past... and present... of one name", false},
+    {"state_rows", read_state_rows, MEMBER(state_rows), "a number of rows", true},
     {"channels_last", read_switch, MEMBER(channels_last), "on or off", false},
     {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing", true},
     {"cc", read_text, MEMBER(cc), "a C compiler", true},
@@ -454,6 +483,7 @@ void lw_options_destroy(lw_options *options) {
   lw_vec_free(&options->ladders);
   lw_vec_free(&options->history);
   lw_vec_free(&options->shapes);
+  lw_vec_free(&options->states);
   lw_vec_free(&options->dump_steps);
   lw__text_deinit(&options->error);
   lw__arena_deinit(&options->arena);

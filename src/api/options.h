@@ -29,6 +29,10 @@ typedef struct lw_ladder {
   bool automatic; /* powers of two without an end; |sizes| is empty */
 } lw_ladder;
 
+typedef struct lw_named_state {
+  const char *input, *output;
+} lw_named_state;
+
 typedef LW_VEC(const char *) lw_name_list;
 
 /* One successful lw_options_set. |aside|: it says where to run, build or look, not what is
@@ -53,6 +57,9 @@ struct lw_options {
   LW_VEC(lw_ladder) ladders;
   uint32_t max_shapes; /* most shapes of a model that stay compiled */
   LW_VEC(lw_named_shape) shapes;
+  LW_VEC(lw_named_state) states;
+  bool find_states;    /* by names: past... and present... */
+  uint32_t state_rows; /* room of an appended state; 0: chosen */
   lw_name_list dump_steps;  /* without "after:" */
   const char *cache_folder; /* NULL: nothing on disk */
   const char *cc, *path, *nvrtc, *cuda; /* NULL: not given */

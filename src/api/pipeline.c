@@ -65,8 +65,45 @@ static lw_status step_graph(pipeline *p, const lw_graph *graph) {
   LW_TRY(p->options->skip_passes ? lw__graph_clone(graph, &p->out->graph)
                                  : lw__pass_widen(graph, most, is_gpu(p), p->diag, &p->out->graph));
   p->out->graph.diag = p->diag;
+  for (uint32_t i = 0; i < p->options->state_count; i++) {
+    LW_TRY(lw__state_apply(&p->out->graph, &p->options->states[i]));
+  }
   dump_graph(p, "import");
   return LW_OK;
+}
+
+/* Whether packed elements lie the same in both orders: dims of extent 1 do not count. */
+static bool same_order(const lw_shape *shape, const uint8_t *a, const uint8_t *b) {
+  for (uint32_t i = 0, k = 0;; i++, k++) {
+    while (i < shape->rank && shape->dim[a[i]] == 1) i++;
+    while (k < shape->rank && shape->dim[b[k]] == 1) k++;
+    if (i == shape->rank || k == shape->rank) return i == shape->rank && k == shape->rank;
+    if (a[i] != b[k]) return false;
+  }
+}
+
+/* Rows of an appended state lie behind each other: the growing dim is the outermost. New rows that
+ * are something else, too, are copied as they lie. */
+static lw_status store_state(pipeline *p, const lw_state *state) {
+  lw_graph *g = &p->out->graph;
+  lw_value *in = lw__value(g, g->inputs.data[state->input]);
+  lw_value_id rows = g->outputs.data[state->output];
+  lw_value *out = lw__value(g, rows);
+  uint32_t uses = 0;
+  uint8_t order[LW_MAX_RANK] = {0};
+  for (uint32_t i = 0; i < g->outputs.count; i++) uses += g->outputs.data[i] == rows;
+  lw_op op = lw__producer(g, rows)->op;
+  lw__state_order(state, in->shape.rank, order);
+  memcpy(in->storage.order, order, sizeof order);
+  if (uses == 1 && op != LW_OP_INPUT && op != LW_OP_CONST) {
+    memcpy(out->storage.order, order, sizeof order);
+    return LW_OK;
+  }
+  if (same_order(&out->shape, out->storage.order, order)) return LW_OK;
+  return lw__fail(p->diag, LW_STATUS_UNSUPPORTED, g->output_names.data[state->output],
+                  "the rows that are appended to this state are %s, which lies in another order; "
+                  "leave out option state for it",
+                  uses > 1 ? "another output, too" : "an input or a constant");
 }
 
 static lw_status dump_pass(void *context, const char *pass, uint32_t round, const lw_graph *graph) {
@@ -96,6 +133,9 @@ static lw_status step_passes(pipeline *p) {
   for (uint32_t i = 0; i < g->outputs.count && p->options->channels_last_io; i++)
     if (lw__producer(g, g->outputs.data[i])->op != LW_OP_CONST)
       use_channels_last(g, g->outputs.data[i]);
+  for (uint32_t i = 0; i < p->options->state_count; i++) {
+    if (p->options->states[i].axis != LW_NONE) LW_TRY(store_state(p, &p->options->states[i]));
+  }
   dump_graph(p, "passes");
   return lw__graph_verify(g, p->diag);
 }

@@ -9,6 +9,7 @@
 #include "compiler/lower/lower.h"
 #include "device/device.h"
 #include "graph/graph.h"
+#include "graph/state.h"
 #include "plan/plan.h"
 
 /* Steps, in order; --dump=after:NAME knows these names:
@@ -23,6 +24,8 @@ typedef struct lw_compile_options {
   lw_cache *cache;
   uint32_t streams;                     /* lw_sched_options */
   bool channels_last_io;                /* 4-D graph inputs and outputs are stored NHWC */
+  const lw_state *states;               /* of the graph; outputs of appended ones become new rows */
+  uint32_t state_count;
   bool skip_passes;                     /* compile the graph as it is (tests) */
   lw_dump_fn dump;
   void *dump_user;

@@ -18,8 +18,9 @@ static const char *base_name(const char *path) {
 bool lw__plans_wanted(const lw_options *options) {
   char build[65];
   lw__build_id(build);
+  bool states = options->states.count > 0 || options->find_states; /* are not part of a plan */
   return options->plans && options->cache_folder != NULL && options->dump_steps.count == 0 &&
-         build[0] != '\0';
+         build[0] != '\0' && !states;
 }
 
 /* Everything but the model's bytes. False: the cache cannot have such a plan yet. */
@@ -304,6 +305,12 @@ lw_status lw_model_save(lw_model *model, const char *path) {
     lw__text_add(&model->error, "lw_model_save: %s",
                  path == NULL ? "path is NULL" : "the model failed to load");
     return LW_STATUS_USAGE;
+  }
+  if (model->states.count > 0 || model->shapes != NULL) {
+    lw__text_clear(&model->error);
+    lw__text_add(&model->error, "lw_model_save: a plan file holds no %s",
+                 model->shapes != NULL ? "open dimensions (option dim)" : "states (option state)");
+    return LW_STATUS_UNSUPPORTED;
   }
   char build[65];
   lw_host_cpu cpu;

@@ -449,4 +449,16 @@ lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src, size
   return bytes == 0 ? LW_OK : device->backend->download(device, dst, src, bytes, NULL);
 }
 
+lw_status lw__rt_copy(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                      lw_diag *diag) {
+  if (bytes == 0) return LW_OK;
+  return device->backend->copy(device, NULL, false, dst, src, bytes, diag);
+}
+
+lw_status lw__rt_copy_in_stream(lw_rt_device *device, void *stream, void *dst, const void *src,
+                                size_t bytes, lw_diag *diag) {
+  if (bytes == 0) return LW_OK;
+  return device->backend->copy(device, stream, true, dst, src, bytes, diag);
+}
+
 lw_status lw__rt_flush_cache(lw_rt_device *device) { return device->backend->flush_cache(device); }

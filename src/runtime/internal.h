@@ -189,6 +189,9 @@ struct lw_rt_backend {
                       lw_diag *diag);
   lw_status (*download)(lw_rt_device *device, void *dst, const void *src, size_t bytes,
                         lw_diag *diag);
+  /* On the device. |in_stream|: into |stream| without waiting. */
+  lw_status (*copy)(lw_rt_device *device, void *stream, bool in_stream, void *dst, const void *src,
+                    size_t bytes, lw_diag *diag);
   lw_status (*flush_cache)(lw_rt_device *device);
 };
 

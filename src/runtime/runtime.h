@@ -112,6 +112,12 @@ lw_status lw__rt_upload(lw_rt_device *device, void *dst, const void *src,
                         size_t bytes) LW_MUST_CHECK;
 lw_status lw__rt_download(lw_rt_device *device, void *dst, const void *src,
                           size_t bytes) LW_MUST_CHECK;
+/* On the device; what overlaps is undefined. The first waits; the second is work in the caller's
+ * CUDA stream. */
+lw_status lw__rt_copy(lw_rt_device *device, void *dst, const void *src, size_t bytes,
+                      lw_diag *diag) LW_MUST_CHECK;
+lw_status lw__rt_copy_in_stream(lw_rt_device *device, void *stream, void *dst, const void *src,
+                                size_t bytes, lw_diag *diag) LW_MUST_CHECK;
 lw_status lw__rt_flush_cache(lw_rt_device *device) LW_MUST_CHECK;
 
 #endif

@@ -194,6 +194,22 @@ class Run(Command):
         self.fails("run", net, "--device", "cpu", "--dim", "rows=2:4", "--dim", "batch=2:4",
                    code=USAGE, says="rows")
 
+    def test_states(self):
+        net = self.write("cache.onnx", tx.model(
+            [tx.node("Concat", ["past_k", "x"], ["present_k"], axis=0),
+             tx.node("ReduceSum", ["present_k"], ["y"], keepdims=1)],
+            [("x", tx.F32, (1, 4)), ("past_k", tx.F32, (5, 4))],
+            [("y", tx.F32, (1, 1)), ("present_k", tx.F32, (6, 4))]))
+        for state in ("past_k=present_k", "auto"):
+            report = json.loads(self.lawson("run", net, "--device", "cpu", "--state", state,
+                                            "--check", "--json").stdout)
+            self.assertEqual([o["shape"] for o in report["outputs"]], [[1, 1], [6, 4]])
+            self.assertEqual([c["bad"] for c in report["check"]], [0, 0])
+        self.lawson("bench", net, "--device", "cpu", "--state", "auto", "--state-rows", "16", "-n", "30")
+        self.fails("run", net, "--device", "cpu", "--state", "x=present_k", code=USAGE,
+                   says="state x=present_k")
+        self.fails("run", net, "--device", "cpu", "--state", "x", code=USAGE, says="INPUT=OUTPUT")
+
     def test_a_file_that_needs_numbers(self):
         """The number of rows goes into a mean: every size is imported and compiled by itself."""
         net = self.write("mean.onnx", tx.model(

@@ -215,6 +215,13 @@ static lw_status cpu_move(lw_rt_device *device, void *dst, const void *src, size
   return LW_OK;
 }
 
+static lw_status cpu_copy(lw_rt_device *device, void *stream, bool in_stream, void *dst,
+                          const void *src, size_t bytes, lw_diag *diag) {
+  (void)device, (void)stream, (void)in_stream, (void)diag;
+  memcpy(dst, src, bytes);
+  return LW_OK;
+}
+
 /* Writing more than the caches hold puts everything else out of them. */
 static lw_status cpu_flush(lw_rt_device *device) {
   (void)device;
@@ -243,5 +250,6 @@ const lw_rt_backend lw__rt_backend_cpu = {
     .free = cpu_free,
     .upload = cpu_move,
     .download = cpu_move,
+    .copy = cpu_copy,
     .flush_cache = cpu_flush,
 };

@@ -225,6 +225,19 @@ static lw_status cuda_download(lw_rt_device *device, void *dst, const void *src,
   return cuda_finish_copy(gpu, scope, result, "cuMemcpyDtoHAsync", diag);
 }
 
+static lw_status cuda_copy(lw_rt_device *device, void *stream, bool in_stream, void *dst,
+                           const void *src, size_t bytes, lw_diag *diag) {
+  lw_cu_gpu *gpu = device->state;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  lw_cu_stream where = in_stream ? stream : gpu->stream;
+  int result = gpu->driver.copy(address_of(dst), address_of(src), bytes, where);
+  if (!in_stream) return cuda_finish_copy(gpu, scope, result, "cuMemcpyDtoDAsync", diag);
+  lw_status status = lw__cu_check(gpu, result, "cuMemcpyDtoDAsync", NULL, diag);
+  lw__cu_leave(gpu, scope);
+  return status;
+}
+
 /* Writing twice what L2 holds leaves nothing else in it. */
 static lw_status cuda_flush(lw_rt_device *device) {
   lw_cu_gpu *gpu = device->state;
@@ -258,5 +271,6 @@ const lw_rt_backend lw__rt_backend_cuda = {
     .free = cuda_free,
     .upload = cuda_upload,
     .download = cuda_download,
+    .copy = cuda_copy,
     .flush_cache = cuda_flush,
 };

@@ -63,6 +63,12 @@ static lw_status null_move(lw_rt_device *device, void *dst, const void *src, siz
   return LW_OK;
 }
 
+static lw_status null_copy(lw_rt_device *device, void *stream, bool in_stream, void *dst,
+                           const void *src, size_t bytes, lw_diag *diag) {
+  (void)device, (void)stream, (void)in_stream, (void)dst, (void)src, (void)bytes, (void)diag;
+  return LW_OK;
+}
+
 static lw_status null_flush(lw_rt_device *device) {
   (void)device;
   return LW_OK;
@@ -85,5 +91,6 @@ const lw_rt_backend lw__rt_backend_null = {
     .free = null_free,
     .upload = null_move,
     .download = null_move,
+    .copy = null_copy,
     .flush_cache = null_flush,
 };
