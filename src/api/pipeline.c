@@ -91,9 +91,17 @@ static lw_status store_state(pipeline *p, const lw_state *state) {
   lw_value *out = lw__value(g, rows);
   uint32_t uses = 0;
   uint8_t order[LW_MAX_RANK] = {0};
-  for (uint32_t i = 0; i < g->outputs.count; i++) uses += g->outputs.data[i] == rows;
+  bool echoed = false;
+  for (uint32_t i = 0; i < g->outputs.count; i++) {
+    uses += g->outputs.data[i] == rows;
+    echoed |= g->outputs.data[i] == g->inputs.data[state->input];
+  }
   lw_op op = lw__producer(g, rows)->op;
   lw__state_order(state, in->shape.rank, order);
+  if (echoed && !same_order(&in->shape, in->storage.order, order)) {
+    return lw__fail(p->diag, LW_STATUS_UNSUPPORTED, in->name,
+                    "this state is an output as it is, too; leave out option state for it");
+  }
   memcpy(in->storage.order, order, sizeof order);
   if (uses == 1 && op != LW_OP_INPUT && op != LW_OP_CONST) {
     memcpy(out->storage.order, order, sizeof order);

@@ -206,7 +206,7 @@ class Run(Command):
             self.assertEqual([o["shape"] for o in report["outputs"]], [[1, 1], [6, 4]])
             self.assertEqual([c["bad"] for c in report["check"]], [0, 0])
         self.lawson("bench", net, "--device", "cpu", "--state", "auto", "--state-rows", "16", "-n", "30")
-        self.fails("run", net, "--device", "cpu", "--state", "x=present_k", code=USAGE,
+        self.fails("run", net, "--device", "cpu", "--state", "x=present_k", code=UNSUPPORTED,
                    says="state x=present_k")
         self.fails("run", net, "--device", "cpu", "--state", "x", code=USAGE, says="INPUT=OUTPUT")
 
