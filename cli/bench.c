@@ -6,6 +6,7 @@
 #include "session.h"
 
 #define BENCH_MIN_ITERATIONS 5 /* before a time limit may end a measurement */
+#define BENCH_TRACES 5         /* runs with the times of kernels; the median counts */
 
 static const cli_option bench_options[] = {
     {"iterations", "N", "100", "timed runs", "iters", 'n'},
@@ -36,7 +37,11 @@ typedef struct bench_side {
   const char *name;
   cli_session session;
   void **memory; /* on the device, inputs then outputs; NULL with transfers */
-  bench_samples host, device;
+  bench_samples host, device, launch;
+  uint64_t host_allocations, device_allocations; /* of all timed runs */
+  lw_tools_trace trace;
+  double gap_ratio;             /* NaN: not measured */
+  lw_tools_reason not_measured; /* why */
   lw_stats stats;
 } bench_side;
 
@@ -107,6 +112,7 @@ static void side_close(bench_side *side) {
   free(side->memory);
   free(side->host.us);
   free(side->device.us);
+  free(side->launch.us);
   cli_session_close(s);
 }
 
@@ -125,6 +131,7 @@ static int side_open(const cli_args *args, const bench_settings *b, const char *
   if (code == 0 && !b->transfers) code = bind_on_device(out);
   out->host.us = cli_alloc((size_t)b->iterations, sizeof(double));
   out->device.us = cli_alloc((size_t)b->iterations, sizeof(double));
+  out->launch.us = cli_alloc((size_t)b->iterations, sizeof(double));
   return code;
 }
 
@@ -133,15 +140,44 @@ static int measure_run(bench_side *side, const bench_settings *b, bool timed) {
   cli_session *s = &side->session;
   lw_status status = b->cold ? lw_tools_flush_cache(s->model) : LW_OK;
   if (status != LW_OK) return cli_fail(status, "the device's caches cannot be emptied");
+  uint64_t host[2], device[2];
+  lw_tools_allocations(s->model, &host[0], &device[0]);
   double start = cli_now_s();
   status = lw_context_run(s->context);
   double end = cli_now_s();
+  lw_tools_allocations(s->model, &host[1], &device[1]);
   if (status != LW_OK) return cli_fail(status, "%s", lw_context_error(s->context));
   if (!timed) return 0;
   lw_context_stats(s->context, &side->stats);
   side->host.us[side->host.count++] = (end - start) * 1e6;
   side->device.us[side->device.count++] = side->stats.last_device_us;
+  side->host_allocations += host[1] - host[0];
+  side->device_allocations += device[1] - device[0];
+  if (side->stats.last_launch_us > 0)
+    side->launch.us[side->launch.count++] = side->stats.last_launch_us;
   return 0;
+}
+
+static double trace_ratio(const lw_tools_trace *t) {
+  return t->busy_us > 0 ? t->gap_us / t->busy_us : NAN;
+}
+
+static int compare_traces(const void *a, const void *b) {
+  double x = trace_ratio(a), y = trace_ratio(b);
+  return (x > y) - (x < y);
+}
+
+/* After everything else: recording the times of kernels may leave a driver slower. */
+static void trace(bench_side *side) {
+  lw_tools_trace traces[BENCH_TRACES];
+  side->gap_ratio = NAN;
+  for (size_t i = 0; i < BENCH_TRACES; i++) {
+    lw_status status = lw_tools_trace_run(side->session.context, &traces[i], &side->not_measured);
+    if (status != LW_OK) return;
+  }
+  qsort(traces, BENCH_TRACES, sizeof *traces, compare_traces);
+  side->trace = traces[BENCH_TRACES / 2];
+  side->gap_ratio = trace_ratio(&side->trace);
 }
 
 /* Both sides in turn, so that a machine that slows down slows both. */
@@ -163,6 +199,8 @@ static int measure(bench_side *sides, size_t side_count, const bench_settings *b
   for (size_t k = 0; k < side_count; k++) {
     qsort(sides[k].host.us, sides[k].host.count, sizeof(double), compare_doubles);
     qsort(sides[k].device.us, sides[k].device.count, sizeof(double), compare_doubles);
+    qsort(sides[k].launch.us, sides[k].launch.count, sizeof(double), compare_doubles);
+    trace(&sides[k]);
   }
   return 0;
 }
@@ -207,6 +245,37 @@ static void print_counts(const bench_side *sides, size_t count) {
   cli_table_destroy(table);
 }
 
+/* How close a run is to what cannot be avoided. */
+static void print_overheads(const bench_side *sides, size_t count) {
+  static const char *const heads[] = {"<",      ">gap ratio",   ">gaps",  ">kernels ran", ">launch",
+                                      ">lanes", ">allocations", ">arena", ">at least"};
+  cli_table *table = cli_table_create(CLI_COUNT(heads), heads);
+  for (size_t k = 0; k < count; k++) {
+    const bench_side *side = &sides[k];
+    bool traced = !isnan(side->gap_ratio), launched = side->launch.count > 0;
+    cli_table_cell(table, "%s", side->name);
+    if (traced) {
+      cli_table_cell(table, "%.1f %%", side->gap_ratio * 100);
+      cli_table_cell(table, "%s", cli_us_text(side->trace.gap_us));
+      cli_table_cell(table, "%s", cli_us_text(side->trace.busy_us));
+    } else {
+      for (int i = 0; i < 3; i++) cli_table_cell(table, i == 0 ? "not measured" : "-");
+    }
+    cli_table_cell(table, "%s", launched ? cli_us_text(percentile(&side->launch, 50)) : "-");
+    cli_table_cell(table, "%llu", (unsigned long long)side->stats.lanes);
+    cli_table_cell(table, "%llu",
+                   (unsigned long long)(side->host_allocations + side->device_allocations));
+    cli_table_cell(table, "%s", cli_bytes_text((double)side->stats.arena_bytes));
+    cli_table_cell(table, "%s", cli_bytes_text((double)side->stats.live_bytes));
+  }
+  cli_table_print(table, stdout, "");
+  cli_table_destroy(table);
+  if (isnan(sides[0].gap_ratio)) {
+    const char *why = sides[0].not_measured.text;
+    printf("gap ratio not measured: %s\n", why[0] != '\0' ? why : "no kernel took any time");
+  }
+}
+
 static void print_speedup(const bench_side *sides) {
   double fused = percentile(&sides[0].device, 50), apart = percentile(&sides[1].device, 50);
   const char *how = "median device time, both measured in this run";
@@ -229,6 +298,8 @@ static void print_report(const bench_side *sides, size_t count, const bench_sett
   print_times(sides, count);
   printf("\n");
   print_counts(sides, count);
+  printf("\n");
+  print_overheads(sides, count);
   if (count == 2) print_speedup(sides);
 }
 
@@ -238,6 +309,18 @@ static json_t *side_json(const bench_side *side) {
   json_object_set_new(root, "iterations", json_integer((json_int_t)side->host.count));
   json_object_set_new(root, "host", samples_json(&side->host));
   json_object_set_new(root, "device", samples_json(&side->device));
+  bool launched = side->launch.count > 0;
+  json_object_set_new(root, "launch", launched ? samples_json(&side->launch) : json_null());
+  json_object_set_new(root, "host_allocations", json_integer((json_int_t)side->host_allocations));
+  json_object_set_new(root, "device_allocations",
+                      json_integer((json_int_t)side->device_allocations));
+  bool traced = !isnan(side->gap_ratio);
+  json_object_set_new(root, "gap_ratio", cli_json_real(side->gap_ratio));
+  json_object_set_new(root, "gap_us", cli_json_real(traced ? side->trace.gap_us : NAN));
+  json_object_set_new(root, "kernel_us", cli_json_real(traced ? side->trace.busy_us : NAN));
+  if (!traced) {
+    json_object_set_new(root, "gap_not_measured", cli_json_text(side->not_measured.text));
+  }
   return root;
 }
 

@@ -110,7 +110,11 @@ static int set_cache(const cli_args *args, lw_options *options) {
 static int set_environment(lw_options *options) {
   static const struct {
     const char *variable, *option;
-  } rows[] = {{"CC", "cc"}, {"LW_CC", "cc"}, {"LAWSON_NVRTC", "nvrtc"}, {"LAWSON_CUDA", "cuda"}};
+  } rows[] = {{"CC", "cc"},
+              {"LW_CC", "cc"},
+              {"LAWSON_NVRTC", "nvrtc"},
+              {"LAWSON_CUDA", "cuda"},
+              {"LAWSON_CUPTI", "cupti"}};
   const char *path = getenv("PATH");
   int code = set_option(options, "path", path != NULL ? path : "");
   for (size_t i = 0; code == 0 && i < CLI_COUNT(rows); i++) {

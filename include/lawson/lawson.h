@@ -65,6 +65,7 @@ typedef struct lw_context lw_context;
  *                  default: cc, gcc or clang in /usr/local/bin:/usr/bin:/bin
  *   nvrtc          path of libnvrtc
  *   cuda           path of libcuda
+ *   cupti          path of libcupti, which measuring the times of kernels needs
  *   dump           after:STEP[,after:STEP]  keeps the state after these steps for lw_model_dump
  *   compile_only   on | off               stop after the kernels are built: needs no device */
 LW_API lw_status lw_options_create(lw_options **out_options) LW_MUST_CHECK;
@@ -179,6 +180,8 @@ typedef struct lw_stats {
   uint64_t groups_split; /* taken apart: their kernel was rejected by the compiler, refused by the
                             device, or spilled registers */
   uint64_t lanes, waits;                  /* lanes of a run (at least 1), waits between them */
+  double last_launch_us; /* of the last lw_context_run on a GPU: until all of it was handed to the
+                            driver; 0: not measured */
   uint64_t live_bytes; /* most bytes of the arena in use at once: a lower bound of arena_bytes */
 } lw_stats;
 LW_API void lw_context_stats(const lw_context *context, lw_stats *out_stats);

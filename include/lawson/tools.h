@@ -154,6 +154,21 @@ LW_API lw_status lw_tools_cache_prune(const lw_options *options, uint64_t keep_b
                                       int64_t unused_since_s, lw_tools_pruned *out_pruned,
                                       lw_tools_reason *reason) LW_MUST_CHECK;
 
+/* ---- measuring ----- */
+
+typedef struct lw_tools_trace { /* of one run, by the times of its kernels */
+  uint64_t kernels;
+  double busy_us; /* some kernel ran */
+  double gap_us;  /* none did, between the first one's begin and the last one's end */
+} lw_tools_trace;
+/* Runs as lw_context_run does (on a GPU twice). LW_STATUS_UNSUPPORTED with a reason where nothing
+ * can tell the times: no CUPTI for a GPU. */
+LW_API lw_status lw_tools_trace_run(lw_context *context, lw_tools_trace *out_trace,
+                                    lw_tools_reason *reason) LW_MUST_CHECK;
+/* How often the library asked for host memory since the process began, and for memory of the
+ * model's device, or for an object of its driver, since that was opened. */
+LW_API void lw_tools_allocations(const lw_model *model, uint64_t *out_host, uint64_t *out_device);
+
 /* ---- the device ----- */
 
 typedef struct lw_tools_device lw_tools_device;

@@ -47,7 +47,8 @@ class StatsC(ctypes.Structure):
         "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")]
         + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double),
            ("groups_split", ctypes.c_uint64)]
-        + [(name, ctypes.c_uint64) for name in ("lanes", "waits", "live_bytes")])
+        + [("lanes", ctypes.c_uint64), ("waits", ctypes.c_uint64),
+           ("last_launch_us", ctypes.c_double), ("live_bytes", ctypes.c_uint64)])
 
 
 class PortC(ctypes.Structure):

@@ -88,6 +88,13 @@ static const char *choose_none(const lw_options *options) {
   return strcmp(options->device, "null") == 0 ? "null" : "none";
 }
 
+lw_rt_device_options lw__device_options(const lw_options *options) {
+  return (lw_rt_device_options){.threads = options->threads,
+                                .cuda_path = options->cuda,
+                                .cupti_path = options->cupti,
+                                .graph_min_steps = options->graphs ? 0 : UINT32_MAX};
+}
+
 lw_status lw__model_choose_device(lw_model *model, const lw_options *options) {
   bool named = options->target != NULL;
   if (named) LW_TRY(choose_target(model, options->target));
@@ -96,9 +103,7 @@ lw_status lw__model_choose_device(lw_model *model, const lw_options *options) {
   if (options->compile_only && strcmp(options->device, "cpu") == 0) {
     return choose_cpu(&model->profile, &model->target);
   }
-  lw_rt_device_options rt = {.threads = options->threads,
-                             .cuda_path = options->cuda,
-                             .graph_min_steps = options->graphs ? 0 : UINT32_MAX};
+  lw_rt_device_options rt = lw__device_options(options);
   LW_TRY(lw__rt_device_open(options->device, &rt, &model->diag, &model->rt_device));
   lw_rt_device_info info = {0};
   lw__rt_device_info(model->rt_device, &info);

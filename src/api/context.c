@@ -468,6 +468,12 @@ void lw_context_shape_stats(const lw_context *context, lw_shape_stats *out_stats
   }
 }
 
+lw_rt_context *lw__context_runtime(const lw_context *context) {
+  if (context->dynamic == NULL) return context->rt;
+  const lw_context *last = lw__dynamic_last(context->dynamic);
+  return last == NULL ? NULL : last->rt;
+}
+
 /* ---- statistics ----- */
 
 void lw__model_static_stats(const lw_model *model, lw_stats *out) {
@@ -516,5 +522,6 @@ void lw_context_stats(const lw_context *context, lw_stats *out_stats) {
   out_stats->live_bytes = context->live_bytes;
   out_stats->arena_bytes = rt.arena_bytes;
   out_stats->weight_bytes = rt.weight_bytes;
+  out_stats->last_launch_us = (double)rt.last_launch_ns * 1e-3;
   out_stats->last_device_us = (double)rt.last_device_ns * 1e-3;
 }

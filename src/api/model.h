@@ -84,11 +84,15 @@ lw_status lw__import_options(const lw_options *options, lw_arena *arena,
 /* The part of lw_stats that is known without a run. */
 void lw__model_static_stats(const lw_model *model, lw_stats *out);
 
+/* Of the context, or of the shape that it ran last; NULL: none yet. */
+lw_rt_context *lw__context_runtime(const lw_context *context);
+
 /* ---- which device, which profile (choose.c) ----- */
 
 /* Opens the options' device unless only compilation for a named target is asked for, and sets the
  * model's rt_device, device, target and profile. */
 lw_status lw__model_choose_device(lw_model *model, const lw_options *options) LW_MUST_CHECK;
+lw_rt_device_options lw__device_options(const lw_options *options);
 /* The profile that fits an opened device: the measured one of its kind, or the nearest with the
  * device's own attributes. |*out_target| in |arena|. */
 lw_status lw__profile_of_device(const lw_rt_device_info *info, lw_arena *arena, lw_diag *diag,

@@ -389,6 +389,7 @@ static const option_row option_rows[] = {
     {"path", read_folders, MEMBER(path), "folders, colon separated", true},
     {"nvrtc", read_text, MEMBER(nvrtc), "a path", true},
     {"cuda", read_text, MEMBER(cuda), "a path", true},
+    {"cupti", read_text, MEMBER(cupti), "a path", true},
     {"dump", read_list, MEMBER(dump_steps), "after:STEP, comma separated", true},
     {"compile_only", read_switch, MEMBER(compile_only), "on or off", true},
     {"plans", read_switch, MEMBER(plans), "on or off", true},

@@ -62,7 +62,7 @@ struct lw_options {
   uint32_t state_rows; /* room of an appended state; 0: chosen */
   lw_name_list dump_steps;  /* without "after:" */
   const char *cache_folder; /* NULL: nothing on disk */
-  const char *cc, *path, *nvrtc, *cuda; /* NULL: not given */
+  const char *cc, *path, *nvrtc, *cuda, *cupti; /* NULL: not given */
   bool plans;           /* whole plans are taken from the cache and kept there */
   uint64_t cache_limit; /* bytes; 0: the cache's own */
   LW_VEC(lw_option_set) history;

@@ -264,7 +264,7 @@ static lw_status open_device(lw_model *model, const char *path, const lw_options
   bool gpu = model->plan_file.plan.target == LW_PLAN_CUDA;
   const char *spec = options->device;
   if (strcmp(spec, "auto") == 0) spec = gpu ? "cuda" : "cpu";
-  lw_rt_device_options rt = {.threads = options->threads, .cuda_path = options->cuda};
+  lw_rt_device_options rt = lw__device_options(options);
   lw_status status = lw__rt_device_open(spec, &rt, &model->diag, &model->rt_device);
   if (status != LW_OK) return status;
   LW_TRY(check_device(model, path));

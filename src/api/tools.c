@@ -342,6 +342,29 @@ void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats) {
     out_stats->live_bytes = lw__plan_live_bytes(lw__model_plan(shown));
 }
 
+/* ---- measuring ----- */
+
+lw_status lw_tools_trace_run(lw_context *context, lw_tools_trace *out_trace,
+                             lw_tools_reason *reason) {
+  if (context == NULL || out_trace == NULL) return LW_STATUS_USAGE;
+  *out_trace = (lw_tools_trace){0};
+  lw_diag diag = {0};
+  lw_rt_trace trace = {0};
+  lw_rt_context *rt = lw__context_runtime(context);
+  lw_status status = rt == NULL ? lw__fail(&diag, LW_STATUS_USAGE, "trace", "nothing ran yet")
+                                : lw__rt_trace_run(rt, &diag, &trace);
+  *out_trace = (lw_tools_trace){.kernels = trace.kernels,
+                                .busy_us = (double)trace.busy_ns * 1e-3,
+                                .gap_us = (double)trace.gap_ns * 1e-3};
+  return lw__tools_end(&diag, status, reason);
+}
+
+void lw_tools_allocations(const lw_model *model, uint64_t *out_host, uint64_t *out_device) {
+  bool opened = model != NULL && model->rt_device != NULL;
+  if (out_host != NULL) *out_host = lw__mem_count();
+  if (out_device != NULL) *out_device = opened ? lw__rt_allocations(model->rt_device) : 0;
+}
+
 /* ---- the device ----- */
 
 struct lw_tools_device {
@@ -354,9 +377,7 @@ struct lw_tools_device {
 static lw_status device_open(lw_tools_device *device, const lw_options *options, lw_diag *diag) {
   const char *spec = options != NULL ? options->device : "auto";
   lw_rt_device_options rt = {0};
-  if (options != NULL) {
-    rt = (lw_rt_device_options){.threads = options->threads, .cuda_path = options->cuda};
-  }
+  if (options != NULL) rt = lw__device_options(options);
   LW_TRY(lw__rt_device_open(spec, &rt, diag, &device->rt));
   lw__rt_device_info(device->rt, &device->info);
   const char *target;

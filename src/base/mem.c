@@ -10,6 +10,9 @@
 #define MEM_LIMIT_BYTES ((size_t)1 << 40)
 
 static _Atomic uint64_t mem_fail_countdown;
+static _Atomic uint64_t mem_requests;
+
+uint64_t lw__mem_count(void) { return atomic_load(&mem_requests); }
 
 void lw__mem_fail_at(uint64_t n) { atomic_store(&mem_fail_countdown, n); }
 
@@ -28,6 +31,7 @@ lw_status lw__mem_resize(void **ptr, size_t bytes) {
     *ptr = NULL;
     return LW_OK;
   }
+  atomic_fetch_add_explicit(&mem_requests, 1, memory_order_relaxed);
   if (bytes > MEM_LIMIT_BYTES || mem_must_fail()) return LW_STATUS_OUT_OF_MEMORY;
   void *moved = realloc(*ptr, bytes);
   if (moved == NULL) return LW_STATUS_OUT_OF_MEMORY;

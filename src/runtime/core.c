@@ -40,6 +40,7 @@ static lw_status device_open(const lw_rt_backend *backend, uint32_t ordinal,
   device->info.kind = backend->kind;
   device->info.name = device->name;
   atomic_init(&device->references, 1);
+  atomic_init(&device->allocations, 0);
   lw_status status = backend->device_open(device, ordinal, options, diag);
   if (status != LW_OK) {
     lw__mem_free(device);
@@ -411,10 +412,31 @@ static lw_status context_take(lw_rt_context *context, lw_diag *diag) {
 
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) {
   LW_TRY(context_take(context, diag));
+  int64_t start = lw__now_ns();
   lw_status status = context_prepare(context, diag);
+  context->launched_ns = 0;
   if (status == LW_OK) status = context->program->device->backend->context_run(context, diag);
+  if (context->launched_ns != 0) context->stats.last_launch_ns = context->launched_ns - start;
   atomic_store(&context->busy, false);
   return status;
+}
+
+lw_status lw__rt_trace_run(lw_rt_context *context, lw_diag *diag, lw_rt_trace *out) {
+  lw_rt_spans spans = {0};
+  *out = (lw_rt_trace){0};
+  LW_TRY(context_take(context, diag));
+  lw_status status = context_prepare(context, diag);
+  if (status == LW_OK) {
+    status = context->program->device->backend->context_trace(context, &spans, diag);
+  }
+  if (status == LW_OK) lw__rt_trace_sum(spans.data, spans.count, out);
+  lw_vec_free(&spans);
+  atomic_store(&context->busy, false);
+  return status;
+}
+
+uint64_t lw__rt_allocations(const lw_rt_device *device) {
+  return atomic_load(&device->allocations);
 }
 
 lw_status lw__rt_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {

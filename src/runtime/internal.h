@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "runtime/runtime.h"
+#include "runtime/trace.h"
 
 /* Kernels may rely on this alignment of every buffer's first byte. */
 #define LW_RT_IO_ALIGN_BYTES 16
@@ -104,6 +105,7 @@ struct lw_rt_device {
   const lw_rt_backend *backend;
   void *state; /* the back end's */
   atomic_uint references;
+  atomic_uint_fast64_t allocations; /* counted by the back end */
   lw_rt_device_info info;
   char name[128];
 };
@@ -156,6 +158,7 @@ struct lw_rt_context {
   lw_rt_arena *arena;
   void *arena_base; /* that |slots| were computed with */
   int priority;
+  int64_t launched_ns; /* when the last run was all handed to the driver; 0: not told */
   lw_rt_stats stats;
 };
 
@@ -180,6 +183,8 @@ struct lw_rt_backend {
   lw_status (*context_open)(lw_rt_context *context, lw_diag *diag);
   void (*context_close)(lw_rt_context *context);
   lw_status (*context_run)(lw_rt_context *context, lw_diag *diag);
+  /* Runs and waits, and puts the times of its kernels into |spans|. */
+  lw_status (*context_trace)(lw_rt_context *context, lw_rt_spans *spans, lw_diag *diag);
   lw_status (*context_enqueue)(lw_rt_context *context, void *stream, lw_diag *diag);
   /* bytes >= 1. |what|: the memory's purpose, for messages. */
   lw_status (*alloc)(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,

@@ -20,6 +20,7 @@ typedef struct lw_rt_device_options {
    * one takes the device about 3.8 us and each step in it about 1.3 us; a step launched by itself
    * takes the host 2 to 4 us. 0: 2. */
   uint32_t graph_min_steps;
+  const char *cupti_path; /* the library that gives the times of kernels; NULL: libcupti */
 } lw_rt_device_options;
 lw_status lw__rt_device_open(const char *spec, const lw_rt_device_options *options, lw_diag *diag,
                              lw_rt_device **out) LW_MUST_CHECK;
@@ -102,8 +103,23 @@ typedef struct lw_rt_stats { /* of one run */
   uint64_t arena_bytes, weight_bytes;
   /* Of the last lw__rt_run. CUDA: event to event; CPU: wall time; 0 before. */
   int64_t last_device_ns;
+  /* CUDA: from its call until all of it was handed to the driver; 0 elsewhere. */
+  int64_t last_launch_ns;
 } lw_rt_stats;
 void lw__rt_stats(const lw_rt_context *context, lw_rt_stats *out);
+
+typedef struct lw_rt_trace { /* of one run, by the kernels' own times */
+  uint32_t kernels;
+  int64_t busy_ns; /* some kernel ran */
+  int64_t gap_ns;  /* none did, between the first one's begin and the last one's end */
+} lw_rt_trace;
+/* lw__rt_run with the times of its kernels. On CUDA the graph is built anew and run once before,
+ * and one process can trace one run at a time. LW_STATUS_UNSUPPORTED where nothing can tell the
+ * times. */
+lw_status lw__rt_trace_run(lw_rt_context *context, lw_diag *diag, lw_rt_trace *out) LW_MUST_CHECK;
+/* How often memory of the device, or an object of its driver, was made since it was opened. Host
+ * memory: lw__mem_count. */
+uint64_t lw__rt_allocations(const lw_rt_device *device);
 /* Memory helpers for benchmarks and tests: device allocation, copies, L2 flush. On the CPU plain
  * memory. */
 lw_status lw__rt_alloc(lw_rt_device *device, size_t bytes, void **out) LW_MUST_CHECK;

@@ -6,7 +6,8 @@ add_library(cuda_standin MODULE ${tests_dir}/standin/cuda_standin.c
                                 ${tests_dir}/standin/translate.c
                                 ${tests_dir}/standin/work.c)
 add_library(nvrtc_standin MODULE ${tests_dir}/standin/nvrtc_standin.c)
-foreach(target cuda_standin nvrtc_standin)
+add_library(cupti_standin MODULE ${tests_dir}/standin/cupti_standin.c)
+foreach(target cuda_standin nvrtc_standin cupti_standin)
   target_compile_options(${target} PRIVATE ${LW_WARNINGS})
   target_compile_definitions(${target} PRIVATE LW_STANDIN_TESTS="${tests_dir}")
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${tests_dir}
@@ -16,8 +17,8 @@ endforeach()
 # Every program of this folder, and those others that open the look-alikes.
 file(GLOB standin_tests RELATIVE ${tests_dir}/standin ${tests_dir}/standin/test_*.c)
 list(TRANSFORM standin_tests REPLACE "^test_(.*)\\.c$" "test_standin_\\1")
-foreach(test ${standin_tests} test_runtime_cuda test_runtime_cuda_lanes test_compiler_products)
+foreach(test ${standin_tests} test_runtime_cuda test_runtime_cuda_lanes test_runtime_trace test_compiler_products)
   if(TARGET ${test})
-    add_dependencies(${test} cuda_standin nvrtc_standin)
+    add_dependencies(${test} cuda_standin nvrtc_standin cupti_standin)
   endif()
 endforeach()

@@ -135,7 +135,9 @@ static void cpu_launch_step(lw_rt_pool *pool, const cpu_launch *launch, const lw
   lw__rt_pool_run(pool, step->grid, chunk, cpu_range, (void *)(uintptr_t)launch);
 }
 
-static void cpu_run_segment(lw_rt_program *program, const lw_rt_segment *segment, void **slots) {
+/* |spans|: when each launch ran, room for one a step; NULL: nobody asks. */
+static void cpu_run_segment(lw_rt_program *program, const lw_rt_segment *segment, void **slots,
+                            lw_rt_spans *spans) {
   const cpu_program *state = program->state;
   lw_rt_pool *pool = program->device->state;
   for (uint32_t i = 0; i < segment->step_count; i++) {
@@ -145,7 +147,9 @@ static void cpu_run_segment(lw_rt_program *program, const lw_rt_segment *segment
       cpu_launch launch = {.kernel = state->kernels[step->kernel],
                            .buffers = args,
                            .scalars = &segment->scalars[step->first_scalar]};
+      int64_t begin = spans == NULL ? 0 : lw__now_ns();
       cpu_launch_step(pool, &launch, step);
+      if (spans != NULL) spans->data[spans->count++] = (lw_rt_span){begin, lw__now_ns()};
     } else if (step->bytes != 0 && step->kind == LW_STEP_COPY) {
       memmove(args[0], args[1], (size_t)step->bytes);
     } else if (step->bytes != 0) {
@@ -156,7 +160,7 @@ static void cpu_run_segment(lw_rt_program *program, const lw_rt_segment *segment
 
 static lw_status cpu_program_init(lw_rt_program *program, void **slots, lw_diag *diag) {
   (void)diag;
-  cpu_run_segment(program, &program->init, slots);
+  cpu_run_segment(program, &program->init, slots, NULL);
   return LW_OK;
 }
 
@@ -167,8 +171,7 @@ static lw_status cpu_context_open(lw_rt_context *context, lw_diag *diag) {
 
 static void cpu_context_close(lw_rt_context *context) { (void)context; }
 
-static lw_status cpu_run(lw_rt_context *context, lw_diag *diag) {
-  (void)diag;
+static void cpu_run_context(lw_rt_context *context, lw_rt_spans *spans) {
   lw_rt_program *program = context->program;
   int64_t start = lw__now_ns();
   for (uint32_t i = 0; i < program->input_count; i++) {
@@ -177,7 +180,7 @@ static lw_status cpu_run(lw_rt_context *context, lw_diag *diag) {
       memcpy(input->address, input->data, input->bytes);
     }
   }
-  cpu_run_segment(program, &program->run, context->slots);
+  cpu_run_segment(program, &program->run, context->slots, spans);
   for (uint32_t i = 0; i < program->output_count; i++) {
     const lw_rt_binding *output = &context->outputs[i];
     if (lw__rt_binding_staged(output)) {
@@ -185,6 +188,18 @@ static lw_status cpu_run(lw_rt_context *context, lw_diag *diag) {
     }
   }
   context->stats.last_device_ns = lw__now_ns() - start;
+}
+
+static lw_status cpu_run(lw_rt_context *context, lw_diag *diag) {
+  (void)diag;
+  cpu_run_context(context, NULL);
+  return LW_OK;
+}
+
+static lw_status cpu_trace(lw_rt_context *context, lw_rt_spans *spans, lw_diag *diag) {
+  (void)diag;
+  LW_TRY(lw_vec_reserve(spans, context->program->run.step_count));
+  cpu_run_context(context, spans);
   return LW_OK;
 }
 
@@ -245,6 +260,7 @@ const lw_rt_backend lw__rt_backend_cpu = {
     .context_open = cpu_context_open,
     .context_close = cpu_context_close,
     .context_run = cpu_run,
+    .context_trace = cpu_trace,
     .context_enqueue = cpu_enqueue,
     .alloc = cpu_alloc,
     .free = cpu_free,

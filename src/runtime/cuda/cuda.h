@@ -16,6 +16,7 @@ typedef struct lw_cu_gpu { /* lw_rt_device.state */
   lw_cu_stream stream;   /* uploads and downloads */
   size_t l2_bytes;
   uint32_t graph_min_steps;
+  char *cupti_path;  /* own copy; NULL: where it is usually */
   int high_priority; /* of critical steps: one above the usual 0; 0 where there is only one */
   atomic_int lost;  /* an error broke the context: nothing works any more until the process ends */
   char lost_how[200]; /* that error; complete once |lost| is LW_CU_LOST */
@@ -103,6 +104,10 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);
 void lw__cu_context_close(lw_rt_context *context);
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag);
 lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag);
+/* The next run builds its graph anew. */
+void lw__cu_context_forget_graph(lw_rt_context *context);
+/* trace.c */
+lw_status lw__cu_trace(lw_rt_context *context, lw_rt_spans *spans, lw_diag *diag);
 /* One step; the driver's result, and the call that gave it. */
 int lw__cu_put_step(lw_rt_program *program, const lw_rt_step *step, void **slots, void **parameters,
                     lw_cu_stream stream, const char **out_call);

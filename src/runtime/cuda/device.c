@@ -127,6 +127,14 @@ static lw_status gpu_start(lw_rt_device *device, lw_cu_gpu *gpu, uint32_t ordina
   return status;
 }
 
+static lw_status gpu_keep_path(lw_cu_gpu *gpu, const char *path) {
+  void *copy = NULL;
+  if (path == NULL) return LW_OK;
+  LW_TRY(lw__mem_resize(&copy, strlen(path) + 1));
+  gpu->cupti_path = memcpy(copy, path, strlen(path) + 1);
+  return LW_OK;
+}
+
 static lw_status cuda_device_open(lw_rt_device *device, uint32_t ordinal,
                                   const lw_rt_device_options *options, lw_diag *diag) {
   void *memory = NULL;
@@ -136,9 +144,11 @@ static lw_status cuda_device_open(lw_rt_device *device, uint32_t ordinal,
   atomic_init(&gpu->lost, LW_CU_ALIVE);
   gpu->graph_min_steps = options->graph_min_steps == 0 ? 2 : options->graph_min_steps;
   lw_status status = lw__cu_open(options->cuda_path, diag, &gpu->driver);
+  if (status == LW_OK) status = gpu_keep_path(gpu, options->cupti_path);
   if (status == LW_OK) status = gpu_start(device, gpu, ordinal, diag);
   if (status != LW_OK) {
     lw__cu_close(&gpu->driver);
+    lw__mem_free(gpu->cupti_path);
     lw__mem_free(gpu);
     return status;
   }
@@ -155,6 +165,7 @@ static void cuda_device_close(lw_rt_device *device) {
   }
   (void)gpu->driver.primary_release(gpu->device);
   lw__cu_close(&gpu->driver);
+  lw__mem_free(gpu->cupti_path);
   lw__mem_free(gpu);
 }
 
@@ -182,6 +193,7 @@ static lw_status cuda_alloc(lw_rt_device *device, size_t bytes, const char *what
   lw_cu_scope scope;
   LW_TRY(lw__cu_enter(gpu, diag, &scope));
   (void)snprintf(call, sizeof call, "cuMemAlloc of %zu bytes", bytes);
+  atomic_fetch_add(&device->allocations, 1);
   lw_status status = lw__cu_check(gpu, gpu->driver.memory_alloc(&address, bytes), call, what, diag);
   lw__cu_leave(gpu, scope);
   if (status == LW_OK) *out = (void *)(uintptr_t)address;
@@ -266,6 +278,7 @@ const lw_rt_backend lw__rt_backend_cuda = {
     .context_open = lw__cu_context_open,
     .context_close = lw__cu_context_close,
     .context_run = lw__cu_run,
+    .context_trace = lw__cu_trace,
     .context_enqueue = lw__cu_enqueue,
     .alloc = cuda_alloc,
     .free = cuda_free,

@@ -196,6 +196,7 @@ static lw_status replay_build(lw_rt_context *context, lw_cu_replay *replay, void
   for (uint32_t i = 0; i < segment->step_count; i++) {
     LW_TRY(put_checked(context, replay, parameters, i, true, diag));
   }
+  atomic_fetch_add(&program->device->allocations, 1);
   unsigned long long flags = has_priorities(gpu, segment) ? LW_CU_GRAPH_NODE_PRIORITY : 0;
   LW_TRY(lw__cu_check_steps(program, segment,
                             gpu->driver.graph_instantiate(&replay->exec, replay->graph, flags),

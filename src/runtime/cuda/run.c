@@ -70,6 +70,15 @@ void lw__cu_context_close(lw_rt_context *context) {
   lw__cu_leave(gpu, scope);
 }
 
+void lw__cu_context_forget_graph(lw_rt_context *context) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  lw_cu_scope scope;
+  if (!lw__cu_enter_to_free(gpu, &scope)) return;
+  lw__cu_replay_deinit(context, &state->replay);
+  lw__cu_leave(gpu, scope);
+}
+
 /* ---- staging ---- */
 
 static lw_cu_address run_address(const void *ptr) { return (lw_cu_address)(uintptr_t)ptr; }
@@ -230,6 +239,7 @@ lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
   lw_status status = LW_OK;
   if (run_uses_device_memory(context)) status = run_after_default_stream(context, diag);
   if (status == LW_OK) status = run_put_own(context, diag);
+  context->launched_ns = lw__now_ns();
   /* Also after an error: copies that were begun must not touch the caller's memory later. */
   lw_status waited =
       lw__cu_check_steps(program, &program->run, gpu->driver.stream_wait(state->stream),
