@@ -5,6 +5,7 @@
 
 #include "compiler/onnx/attention.h"
 #include "compiler/onnx/tensor.h"
+#include "compiler/onnx/tensor.h"
 
 /* ---- heads ----------------------------------------------------------------------------------*/
 
@@ -150,6 +151,33 @@ void lw__op_attention(lw_call *c) {
   if (!lw__call_ok(c)) return;
   lw__call_out(c, 0, lw__b_rank(c, in) == 3 ? lw__attention_join_heads(c, y) : y);
   if (lw__call_wants(c, 3)) lw__call_out(c, 3, lw__b_cast(c, stages[mode], dtype));
+}
+
+/* Graph |name| of the node, when it has one, on |x| in the type that it wants. */
+static lw_value_id attention_modify(lw_call *c, const char *name, lw_value_id x) {
+  const lw_proto_attr *attr = lw__call_attr(c, name);
+  lw_value_id out = LW_NONE;
+  if (attr == NULL || attr->g == NULL || !lw__call_ok(c)) return x;
+  lw_dtype dtype = attr->g->inputs.count == 1 ? lw__tensor_dtype(attr->g->inputs.data[0].elem_type)
+                                              : LW_DTYPE_NONE;
+  lw_value_id in = dtype == LW_DTYPE_NONE ? x : lw__b_cast(c, x, dtype);
+  lw__call_inline(c, attr->g, &in, 1, &out, 1);
+  return lw__call_ok(c) ? lw__b_cast(c, out, lw__b_dtype(c, x)) : LW_NONE;
+}
+
+/* ai.onnx.preview: what is done to the scores and to their softmax are graphs of the node. */
+void lw__op_flex_attention(lw_call *c) {
+  lw_value_id q = lw__call_in(c, 0), v = lw__call_in(c, 2);
+  double scale = lw__call_float(c, "scale", 0);
+  lw_dtype dtype = lw__b_dtype(c, q);
+  lw__call_ignore(c, "softmax_precision"); /* f32 or wider here */
+  if (lw__b_rank(c, q) != 4) lw__call_invalid(c, "its operands need 4 dimensions");
+  lw_value_id scores = lw__attention_scores(c, q, lw__call_in(c, 1), scale);
+  scores = attention_modify(c, "score_mod", scores);
+  lw_value_id weights = attention_modify(c, "prob_mod", lw__b_softmax(c, scores, 8, false));
+  int64_t group = attention_group(c, weights, v);
+  lw_value_id values = attention_repeat_heads(c, v, group);
+  lw__call_out(c, 0, lw__b_matmul(c, lw__b_cast(c, weights, dtype), values));
 }
 
 /* ---- rotary embedding -----------------------------------------------------------------------*/

@@ -307,3 +307,35 @@ void lw__op_tensor_scatter(lw_call *c) {
   lw_value_id written = lw__b_gather(c, update, &safe, 1, select, &shape);
   lw__call_out(c, 0, lw__b_select(c, inside, written, past));
 }
+
+/* Values back to where a MaxPool took them from: |indices| count elements of the whole unpooled
+ * tensor, which a given output shape may lie around. */
+void lw__op_max_unpool(lw_call *c) {
+  lw_value_id x = lw__call_in(c, 0), indices = lw__call_in(c, 1);
+  uint32_t rank = lw__b_rank(c, x), kernel_count, wanted = 0;
+  int64_t stride[LW_MAX_RANK], pads[2 * LW_MAX_RANK], lo[LW_MAX_RANK] = {0}, hi[LW_MAX_RANK] = {0};
+  const int64_t *kernel = lw__call_ints(c, "kernel_shape", &kernel_count);
+  if (rank < 3 || kernel_count != rank - 2) lw__call_invalid(c, "kernel_shape does not fit");
+  if (!lw__call_ok(c) || !lw__call_ints_of(c, "strides", rank - 2, 1, stride) ||
+      !lw__call_ints_of(c, "pads", 2 * (rank - 2), 0, pads))
+    return;
+  const int64_t *shape = lw__call_has(c, 2) ? lw__call_numbers(c, 2, &wanted) : NULL;
+  lw_shape full = lw__b_shape(c, x);
+  for (uint32_t d = 0; d < rank && lw__call_ok(c); d++) {
+    int64_t n = lw__call_static(c, full.dim[d]);
+    if (d >= 2) n = (n - 1) * stride[d - 2] - pads[d - 2] - pads[rank - 2 + d - 2] + kernel[d - 2];
+    full.dim[d] = n;
+    if (shape != NULL && wanted == rank) hi[d] = shape[d] - n;
+    if (n < 0 || hi[d] < 0) lw__call_invalid(c, "its output shape does not fit");
+  }
+  if (!lw__call_ok(c)) return;
+  int64_t numel = lw__shape_numel(&full);
+  if (numel < 0) lw__call_invalid(c, "its output is too large");
+  lw_shape flat = {1, {numel}};
+  lw_value_id zeros = lw__b_broadcast(c, lw__b_scalar(c, lw__b_dtype(c, x), 0), &flat);
+  lw_scatter s = {.x = zeros, .updates = lw__b_merge(c, x, 0, rank), .reduction = SCATTER_NONE};
+  scatter_along(c, &s, lw__b_merge(c, indices, 0, rank), 0);
+  if (!lw__call_ok(c)) return;
+  lw_value_id y = lw__b_reshape(c, c->out[0], &full);
+  lw__call_out(c, 0, lw__b_pad(c, y, lo, hi, (lw_scalar){.i = 0}));
+}

@@ -249,8 +249,8 @@ void lw__op_dropout(lw_call *c) {
   lw__call_ignore(c, "seed");
   lw__call_ignore(c, "is_test");
   double ratio = lw__call_float(c, "ratio", 0.5), training = 0;
-  if (lw__call_has(c, 1) && !lw__call_known_scalar(c, c->in[1], &ratio)) ratio = 1;
-  if (lw__call_has(c, 2) && !lw__call_known_scalar(c, c->in[2], &training)) training = 1;
+  if (lw__call_has(c, 1) && !lw__call_decided_scalar(c, c->in[1], &ratio)) ratio = 1;
+  if (lw__call_has(c, 2) && !lw__call_decided_scalar(c, c->in[2], &training)) training = 1;
   if (training != 0 && ratio != 0) lw__call_unsupported(c, "dropout in training mode");
   lw__call_out(c, 0, x);
   if (!lw__call_wants(c, 1)) return;
