@@ -397,7 +397,8 @@ static lw_status import_node(lw_import *im, const lw_proto_node *proto, const lw
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->graph->where,
                     "a node without an operator");
   }
-  const lw_proto_function *function = lw__import_find_function(im, proto);
+  const lw_proto_function *function;
+  LW_TRY(lw__import_find_function(im, proto, &function));
   const lw_operator *op =
       function != NULL ? NULL : lw__operator_find(proto->domain, proto->op_type);
   int64_t opset = import_opset(im, proto->domain);
@@ -420,13 +421,6 @@ lw_status lw__import_nodes(lw_import *im, const lw_proto_node *nodes, uint32_t c
 }
 
 /* ---- the main graph -------------------------------------------------------------------------*/
-
-static lw_status import_functions(lw_import *im) {
-  for (uint32_t i = 0; i < im->model.functions.count; i++) {
-    LW_TRY(lw__map_put(&im->functions, im->model.functions.data[i].name, i, NULL, NULL));
-  }
-  return LW_OK;
-}
 
 /* A placeholder that is still computed with holds symbols where the device needs numbers. */
 static lw_status import_check_placeholders(lw_import *im) {
@@ -492,7 +486,7 @@ lw_status lw__import_run(lw_import *im, lw_str bytes) {
              "the model uses ONNX operators of version %lld, newer than %d",
              (long long)import_find_opset(&im->model.opsets, (lw_str){0}), IMPORT_OPSET_KNOWN);
   }
-  if (status == LW_OK) status = import_functions(im);
+  if (status == LW_OK) status = lw__import_index_functions(im);
   if (status == LW_OK) status = import_graph(im);
   lw__map_deinit(&scope.names);
   im->scope = NULL;
@@ -512,6 +506,7 @@ void lw__import_deinit(lw_import *im) {
   lw_vec_free(&im->carried);
   lw__map_deinit(&im->functions);
   lw__text_deinit(&im->where);
+  lw__text_deinit(&im->key);
   lw__arena_deinit(&im->arena);
 }
 

@@ -80,13 +80,13 @@ struct lw_import {
   LW_VEC(lw_import_sequence) sequences;
   LW_VEC(uint8_t) carried; /* by value id: the lw_proto_type that it carries; shorter: none */
   LW_VEC(lw_value_id) placeholders; /* constants whose elements are symbols */
-  lw_map functions;                 /* name -> index of the first function of that name */
+  lw_map functions;                 /* by name, domain, overload (inline.c) */
   lw_scope *scope;
   const lw_frame *frame;
   uint32_t depth;
   int64_t table_elements; /* made so far */
   uint64_t nodes_read; /* ONNX nodes, inlined ones included */
-  lw_text where;
+  lw_text where, key;
 };
 
 /* Adds to the list of unsupported things; equal ones are counted. */
@@ -124,8 +124,11 @@ typedef struct lw_import_node {
   uint32_t in_count;
   bool poisoned;
 } lw_import_node;
+/* The functions of the model by name, domain and overload. */
+lw_status lw__import_index_functions(lw_import *im) LW_MUST_CHECK;
 /* The function of the model that the node calls; NULL when it calls none. */
-const lw_proto_function *lw__import_find_function(const lw_import *im, const lw_proto_node *node);
+lw_status lw__import_find_function(lw_import *im, const lw_proto_node *node,
+                                   const lw_proto_function **out) LW_MUST_CHECK;
 lw_status lw__import_function(lw_import *im, const lw_import_node *node,
                               const lw_proto_function *function) LW_MUST_CHECK;
 /* Nodes of |nodes| in the current scope. */

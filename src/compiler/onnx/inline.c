@@ -70,17 +70,39 @@ lw_status lw__import_function(lw_import *im, const lw_import_node *node,
   return LW_OK;
 }
 
-const lw_proto_function *lw__import_find_function(const lw_import *im, const lw_proto_node *node) {
-  uint32_t index = lw__map_get(&im->functions, node->op_type);
-  for (; index < im->model.functions.count; index++) {
-    const lw_proto_function *f = &im->model.functions.data[index];
-    bool same_domain = lw__import_is_default(node->domain) ? lw__import_is_default(f->domain)
-                                                           : lw__str_eq(f->domain, node->domain);
-    if (same_domain && lw__str_eq(f->name, node->op_type) &&
-        lw__str_eq(f->overload, node->overload))
-      return f;
+/* Name, domain and overload with zeros between them, which names do not hold. */
+static lw_str import_function_key(lw_import *im, lw_str name, lw_str domain, lw_str overload) {
+  if (lw__import_is_default(domain)) domain = (lw_str){0};
+  lw__text_clear(&im->key);
+  lw__text_add_n(&im->key, name.ptr, name.len);
+  lw__text_add_n(&im->key, "", 1);
+  lw__text_add_n(&im->key, domain.ptr, domain.len);
+  lw__text_add_n(&im->key, "", 1);
+  lw__text_add_n(&im->key, overload.ptr, overload.len);
+  return lw__str(lw__text_str(&im->key), im->key.len);
+}
+
+lw_status lw__import_index_functions(lw_import *im) {
+  for (uint32_t i = 0; i < im->model.functions.count; i++) {
+    const lw_proto_function *f = &im->model.functions.data[i];
+    lw_str key = import_function_key(im, f->name, f->domain, f->overload);
+    const char *copy;
+    LW_TRY(im->key.status);
+    LW_TRY(lw__arena_strndup(&im->arena, key.ptr, key.len, &copy));
+    LW_TRY(lw__map_put(&im->functions, lw__str(copy, key.len), i, NULL, NULL));
   }
-  return NULL;
+  return LW_OK;
+}
+
+lw_status lw__import_find_function(lw_import *im, const lw_proto_node *node,
+                                   const lw_proto_function **out) {
+  *out = NULL;
+  if (im->model.functions.count == 0) return LW_OK;
+  lw_str key = import_function_key(im, node->op_type, node->domain, node->overload);
+  LW_TRY(im->key.status);
+  uint32_t index = lw__map_get(&im->functions, key);
+  if (index != LW_NONE) *out = &im->model.functions.data[index];
+  return LW_OK;
 }
 
 static lw_status import_branch_body(lw_import *im, const lw_proto_graph *graph,

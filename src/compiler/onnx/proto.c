@@ -73,6 +73,12 @@ static lw_status proto_deeper(const lw_proto_reader *r, uint32_t depth) {
                   "graphs inside graphs nest deeper than %d messages", LW_PROTO_DEPTH_MAX);
 }
 
+static lw_status proto_short(const lw_proto_reader *r, uint32_t count, const char *what) {
+  if (count < LW_PROTO_LIST_MAX) return LW_OK;
+  return lw__fail(r->diag, LW_STATUS_UNSUPPORTED, r->where, "more than %d %s", LW_PROTO_LIST_MAX,
+                  what);
+}
+
 /* StringStringEntryProto */
 static lw_status proto_read_entry(lw_proto_reader *r, lw_str bytes, lw_proto_entry *out) {
   lw_wire wire = lw__wire_of(bytes);
@@ -195,6 +201,7 @@ static lw_status proto_read_node(lw_proto_reader *r, lw_str bytes, uint32_t dept
     } else if (f.number == 2) {
       LW_TRY(proto_add_str(r, &f, &out->outputs));
     } else if (proto_is(&f, 5, LW_WIRE_BYTES)) {
+      LW_TRY(proto_short(r, out->attrs.count, "attributes of one node"));
       LW_TRY(proto_more(r, &out->attrs));
       LW_TRY(proto_read_attr(r, f.bytes, depth, proto_new(&out->attrs)));
     } else {
@@ -323,6 +330,7 @@ static lw_status proto_read_graph(lw_proto_reader *r, lw_str bytes, uint32_t dep
 }
 
 static lw_status proto_add_opset(lw_proto_reader *r, lw_str bytes, lw_proto_opsets *list) {
+  LW_TRY(proto_short(r, list->count, "imported operator sets"));
   LW_TRY(proto_more(r, list));
   lw_proto_opset *out = proto_new(list);
   lw_wire wire = lw__wire_of(bytes);
@@ -346,6 +354,7 @@ static lw_status proto_function_field(lw_proto_reader *r, const lw_wire_field *f
     case 9: return proto_add_opset(r, f->bytes, &out->opsets);
     case 10: out->domain = f->bytes; return LW_OK;
     case 11:
+      LW_TRY(proto_short(r, out->attr_defaults.count, "attributes of one function"));
       LW_TRY(proto_more(r, &out->attr_defaults));
       return proto_read_attr(r, f->bytes, 1, proto_new(&out->attr_defaults));
     case 13: out->overload = f->bytes; return LW_OK;

@@ -8,6 +8,9 @@
 
 /* Messages may contain each other this deep. */
 #define LW_PROTO_DEPTH_MAX 64
+/* Attributes of a node, defaults of a function, imported operator sets: lists that are searched one
+ * by one for every node. */
+#define LW_PROTO_LIST_MAX 256
 
 /* Grows inside the arena of the reader; old copies stay there (at most as much again). */
 #define LW_PROTO_LIST(T) \
@@ -153,8 +156,8 @@ typedef struct lw_proto_model {
 } lw_proto_model;
 
 /* Reads a ModelProto. |where| is the file's name for messages. The result is in |arena| and points
- * into |bytes|. Malformed bytes: LW_STATUS_MODEL_INVALID; deeper nesting than LW_PROTO_DEPTH_MAX:
- * LW_STATUS_UNSUPPORTED. Time and memory are linear in the number of bytes; weights are not
+ * into |bytes|. Malformed bytes: LW_STATUS_MODEL_INVALID; deeper nesting than LW_PROTO_DEPTH_MAX
+ * and lists longer than LW_PROTO_LIST_MAX: LW_STATUS_UNSUPPORTED. Time and memory are linear in the number of bytes; weights are not
  * touched. */
 lw_status lw__proto_read_model(lw_str bytes, const char *where, lw_arena *arena, lw_diag *diag,
                                lw_proto_model *out) LW_MUST_CHECK;
