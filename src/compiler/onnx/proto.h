@@ -157,8 +157,8 @@ typedef struct lw_proto_model {
 
 /* Reads a ModelProto. |where| is the file's name for messages. The result is in |arena| and points
  * into |bytes|. Malformed bytes: LW_STATUS_MODEL_INVALID; deeper nesting than LW_PROTO_DEPTH_MAX
- * and lists longer than LW_PROTO_LIST_MAX: LW_STATUS_UNSUPPORTED. Time and memory are linear in the number of bytes; weights are not
- * touched. */
+ * and lists longer than LW_PROTO_LIST_MAX: LW_STATUS_UNSUPPORTED. Time and memory are linear in the
+ * number of bytes; weights are not touched. */
 lw_status lw__proto_read_model(lw_str bytes, const char *where, lw_arena *arena, lw_diag *diag,
                                lw_proto_model *out) LW_MUST_CHECK;
 /* Reads a TensorProto that stands alone in a file. */
