@@ -83,6 +83,7 @@ static lw_status variant_init(variant *v, uint32_t number) {
   v->params.sched = f->sched, v->params.store = f->store;
   v->params.tile_m = f->tile_m, v->params.tile_n = f->tile_n, v->params.tile_k = 64;
   v->params.stages = f->stages, v->params.group = f->group, v->params.cluster = f->cluster;
+  v->params.split = 1;
   v->params.out_dtype = v->params.dtype;
   lw_product_hook hook = {.packs = true};
   if (v->bias) {

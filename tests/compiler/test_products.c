@@ -44,7 +44,8 @@ static void check(const lw_pgraph *p) {
   if (kernel->product.present) {
     bool turned = p->end == LW_PEND_TURNED && p->m > 1;
     bool rows = p->end != LW_PEND_QUANTISE && p->end != LW_PEND_WIDE && !turned;
-    bool tma = rows && p->n % 8 == 0;
+    bool tma = rows && p->n % 8 == 0 && p->k < 1024;
+    if ((kernel->product.form.split > 1) != (p->k >= 1024)) fail_msg("%s: another split", name);
     if ((kernel->product.out.buffer != LW_NONE) != rows ||
         (kernel->product.form.store == LW_PRODUCT_STORE_TMA) != tma)
       fail_msg("%s: stores in another way", name);
@@ -54,8 +55,8 @@ static void check(const lw_pgraph *p) {
 
 static void test_ends(void **state) {
   (void)state;
-  static const int64_t shapes[][3] = {{33, 24, 64}, {7, 100, 16},   {1, 40, 32}, {64, 64, 72},
-                                      {16, 33, 24}, {100, 127, 33}, {5, 8, 16}};
+  static const int64_t shapes[][3] = {{33, 24, 64}, {3, 24, 2048}, {7, 100, 16},   {1, 40, 32},
+                                      {64, 64, 72}, {16, 33, 24},  {100, 127, 33}, {5, 8, 16}};
   for (int e = 0; e < LW_PEND_COUNT; e++)
     for (size_t i = 0; i < LW_ARRAY_COUNT(shapes); i++) {
       lw_pgraph p = {.m = shapes[i][0],

@@ -17,12 +17,13 @@ enum { skipped = 77, repeats = 30 };
 
 /* Every extent in every place, aligned and not; sums of a size that the oracle can do. */
 static const int64_t shapes[][3] = {
-    {1, 1, 1},      {1, 768, 768},   {7, 1000, 255},  {16, 16, 16},    {16, 768, 1000},
-    {33, 100, 64},  {64, 64, 64},    {64, 768, 768},  {100, 33, 768},  {127, 127, 127},
-    {127, 768, 64}, {255, 255, 100}, {255, 64, 1000}, {768, 16, 768},  {768, 100, 33},
-    {1000, 7, 768}, {1000, 64, 16},  {1000, 1000, 7}, {1, 50257, 768}, {7, 50257, 64},
-    {50257, 7, 64}, {50257, 16, 33}, {33, 64, 50257}, {16, 7, 50257},  {33, 1000, 768},
-    {100, 1, 768},  {64, 255, 768},  {7, 16, 64},
+    {1, 1, 1},       {1, 768, 768},    {7, 1000, 255},  {16, 16, 16},    {16, 768, 1000},
+    {33, 100, 64},   {64, 64, 64},     {64, 768, 768},  {100, 33, 768},  {127, 127, 127},
+    {127, 768, 64},  {255, 255, 100},  {255, 64, 1000}, {768, 16, 768},  {768, 100, 33},
+    {1000, 7, 768},  {1000, 64, 16},   {1000, 1000, 7}, {1, 50257, 768}, {7, 50257, 64},
+    {50257, 7, 64},  {50257, 16, 33},  {33, 64, 50257}, {16, 7, 50257},  {33, 1000, 768},
+    {100, 1, 768},   {64, 255, 768},   {7, 16, 64},     {1, 1024, 4096}, {64, 64, 4096},
+    {33, 104, 2048}, {100, 256, 1536},
 };
 enum { SHAPES = LW_ARRAY_COUNT(shapes) };
 
@@ -70,8 +71,9 @@ static const lw_device_profile *profile_of(const lw_rt_device *device) {
 static const char *kernel_of(const lw_compiled *c, char text[80]) {
   const lw_kproduct *product = &c->kernels.data[0]->product;
   if (product->present)
-    snprintf(text, 80, "%s %ux%u %s", product->form.sched == LW_PRODUCT_PINGPONG ? "ping" : "coop",
-             product->form.tile_m, product->form.tile_n,
+    snprintf(text, 80, "%s %ux%u split %u %s",
+             product->form.sched == LW_PRODUCT_PINGPONG ? "ping" : "coop", product->form.tile_m,
+             product->form.tile_n, product->form.split,
              product->form.store == LW_PRODUCT_STORE_TMA ? "tma" : "direct");
   else
     snprintf(text, 80, "other");

@@ -11,6 +11,7 @@ typedef struct lw_test_product {
   lw_product_store store;
   bool turned; /* out[column, row], stored by the body */
   int64_t columns, depth;
+  uint32_t split; /* 0: 1 */
 } lw_test_product;
 
 /* Buffers: a, b, bias (columns), more (rows x columns, as out), out; a, b without padding. The

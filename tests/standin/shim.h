@@ -42,6 +42,7 @@ SHIM_QUIET void __tsan_func_exit(void) {}
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __cluster_dims__(...)
 #define __align__(n) __attribute__((aligned(n)))
 #define __shared__ static /* blocks run one after the other */
 #define threadIdx (standin->thread)

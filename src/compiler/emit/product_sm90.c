@@ -56,11 +56,14 @@ static void product_print_mma(const lw_product_sm90 *p, const lw_product_sm90_sh
 
 static void product_print_start(const lw_product_sm90 *p, const char *name, const char *parameters,
                                 lw_text *out) {
+  uint32_t together = p->cluster * p->split;
+  lw__text_add(out, "extern \"C\" ");
+  if (together > 1) lw__text_add(out, "__cluster_dims__(%u, 1, 1) ", together);
   lw__text_add(out,
-               "extern \"C\" __global__ void %s__launch_bounds__(384, 1) %s(%s\n"
+               "__global__ void __launch_bounds__(384, 1) %s(%s\n"
                "    const __grid_constant__ lw_tensor_map a_map,\n"
                "    const __grid_constant__ lw_tensor_map b_map%s) {\n",
-               p->cluster == 2 ? "__cluster_dims__(2, 1, 1) " : "", name, parameters,
+               name, parameters,
                p->store == LW_PRODUCT_STORE_TMA
                    ? ",\n    const __grid_constant__ lw_tensor_map out_map"
                    : "");
@@ -77,7 +80,7 @@ static void product_print_setup(const lw_product_sm90 *p, const lw_product_sm90_
                "  const unsigned turn = empty + 8 * stages;\n"
                "  const int group = __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0);\n",
                p->stages, f->a_bytes, f->stage_bytes,
-               p->stages * f->stage_bytes + f->ring * CONSUMERS * BOX_BYTES);
+               p->stages * f->stage_bytes + CONSUMERS * (f->ring * BOX_BYTES + f->partial_bytes));
   lw__text_add(out,
                "  if (threadIdx.x == 0) {\n"
                "    for (int s = 0; s < stages; s++) {\n"
@@ -98,15 +101,26 @@ static void product_print_setup(const lw_product_sm90 *p, const lw_product_sm90_
                  "  const int step = (int)gridDim.x / 2;\n"
                  "  const int tiles_m = (rows + %u) / %u;\n",
                  2 * p->tile_m - 1, 2 * p->tile_m);
-  else
+  else if (p->split == 1)
     lw__text_add(out,
                  "  const int first = (int)blockIdx.x, step = (int)gridDim.x;\n"
                  "  const int tiles_m = (rows + %u) / %u;\n",
                  p->tile_m - 1, p->tile_m);
+  else
+    lw__text_add(out,
+                 "  const int rank = (int)lw_cluster_rank(), first = (int)blockIdx.x / %u;\n"
+                 "  const int tiles_m = (rows + %u) / %u;\n",
+                 p->split, p->tile_m - 1, p->tile_m);
   lw__text_add(out,
                "  const int tiles_n = (columns + %u) / %u, tiles = tiles_m * tiles_n;\n"
                "  const int steps = (depth + 63) / 64;\n",
                p->tile_n - 1, p->tile_n);
+  if (p->split > 1)
+    lw__text_add(out,
+                 "  const int step = tiles;\n"
+                 "  const int k_first = steps * rank / %u, k_last = steps * (rank + 1) / %u;\n"
+                 "  const int k_middle = (k_first + k_last) / 2;\n",
+                 p->split, p->split);
 }
 
 /* Names tile_row and tile_column: where the tile of this block starts. */
@@ -157,10 +171,11 @@ static void product_print_producer(const lw_product_sm90 *p, lw_text *out) {
   product_print_tile(p, out);
   lw__text_add(out,
                "#pragma unroll 1\n"
-               "      for (int k = 0; k < steps; k++) {\n"
+               "      for (int k = %s; k < %s; k++) {\n"
                "        const unsigned a = tiles_at + stage * stage_bytes;\n"
                "        lw_barrier_wait(empty + 8 * stage, phase ^ 1);\n"
-               "        lw_barrier_expect(full + 8 * stage, stage_bytes);\n");
+               "        lw_barrier_expect(full + 8 * stage, stage_bytes);\n",
+               p->split > 1 ? "k_first" : "0", p->split > 1 ? "k_last" : "steps");
   product_print_loads(p, out);
   lw__text_add(out,
                "        if (++stage == stages) stage = 0, phase ^= 1;\n"
@@ -186,7 +201,7 @@ static void product_print_loop(const lw_product_sm90 *p, const lw_product_sm90_s
       "      const unsigned b_at = tiles_at + a_bytes + (group - 1) * %u;\n"
       "      unsigned last = 0;\n"
       "#pragma unroll 1\n"
-      "      for (int k = 0; k < steps; k++) {\n"
+      "      for (int k = 0; k < mine; k++) {\n"
       "        lw_barrier_wait(full + 8 * stage, phase);\n"
       "        const unsigned long long a =\n"
       "            0x4000004000010000ull | (((a_at + stage * stage_bytes) & 0x3ffffu) >> 4);\n"
@@ -382,6 +397,61 @@ static void product_print_boxes(const lw_product_sm90 *p, const lw_product_sm90_
       at_once ? "" : "if (leads) ");
 }
 
+/* A consumer's sums to shared memory. */
+static void product_print_partial(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                  lw_text *out) {
+  lw__text_add(out,
+               "      const unsigned to = tiles_at + %uu + (group - 1) * %u +\n"
+               "        ((16 * warp + (lane >> 2)) * %u + 2 * (lane & 3)) * 4;\n"
+               "#pragma unroll\n"
+               "      for (int i = 0; i < %u; i++)\n"
+               "#pragma unroll\n"
+               "      for (int j = 0; j < %u; j++)\n"
+               "#pragma unroll\n"
+               "      for (int h = 0; h < 2; h++)\n"
+               "        lw_shared_put_two(to + ((64 * i + 8 * h) * %u + 8 * j) * 4,\n"
+               "          sums[i][4 * j + 2 * h], sums[i][4 * j + 2 * h + 1]);\n",
+               p->stages * f->stage_bytes, f->partial_bytes, p->tile_n + LW_PRODUCT_PARTIAL_PAD,
+               f->blocks, f->width / 8, p->tile_n + LW_PRODUCT_PARTIAL_PAD);
+}
+
+/* Each block of the cluster finishes its share of the tile's rows: adds up what all consumers have,
+ * in the order of the depth. */
+static void product_print_combine(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
+                                  const lw_product_hook *hook, lw_text *out) {
+  lw__text_add(out,
+               "  lw_cluster_sync();\n"
+               "  if (group > 0) {\n"
+               "    const int tile = first;\n");
+  product_print_tile(p, out);
+  lw__text_add(out,
+               "#pragma unroll 1\n"
+               "    for (int e = (int)threadIdx.x - 128; e < %u; e += 256) {\n"
+               "      const int y = rank * %u + e / %u, x = e %% %u;\n"
+               "      const int row = tile_row + y, column = tile_column + x;\n"
+               "      if (row >= rows || column >= columns) continue;\n"
+               "      const unsigned at = tiles_at + %uu + (y * %u + x) * 4;\n"
+               "      float sum = 0;\n"
+               "#pragma unroll\n"
+               "      for (int q = 0; q < %u; q++)\n"
+               "        sum += lw_cluster_get(at + q %% 2 * %u, q / 2);\n",
+               p->tile_m / p->split * p->tile_n, p->tile_m / p->split, p->tile_n, p->tile_n,
+               p->stages * f->stage_bytes, p->tile_n + LW_PRODUCT_PARTIAL_PAD, p->split * CONSUMERS,
+               f->partial_bytes);
+  if (hook->uses_inside) lw__text_add(out, "      const bool inside = true;\n");
+  if (hook->packs) lw__text_add(out, "      float value = sum;\n");
+  lw__text_add(out, LW_PRODUCT_MARK_COLUMN);
+  if (hook->column != NULL) hook->column(out, hook->user);
+  lw__text_add(out, LW_PRODUCT_MARK_DONE LW_PRODUCT_MARK_ELEMENT);
+  if (hook->element != NULL) hook->element(out, hook->user);
+  lw__text_add(out, LW_PRODUCT_MARK_DONE);
+  if (hook->packs)
+    lw__text_add(out,
+                 "      out[row * pitch + column] = (unsigned short)lw_pack_%s(value, 0.0f);\n",
+                 p->out_dtype == LW_DTYPE_F16 ? "f16" : "bf16");
+  lw__text_add(out, "    }\n  }\n");
+}
+
 static void product_print_result(const lw_product_sm90 *p, const lw_product_sm90_shape *f,
                                  const lw_product_hook *hook, lw_text *out) {
   bool rows_split = p->sched == LW_PRODUCT_COOPERATIVE && !lw__product_sm90_splits_columns(p);
@@ -410,30 +480,37 @@ static void product_print_consumer(const lw_product_sm90 *p, const lw_product_sm
                  p->stages * f->stage_bytes, f->ring * BOX_BYTES,
                  f->ring == f->blocks * f->width / 64 ? "" : "    unsigned slot = 0;\n");
   if (pingpong)
-    lw__text_add(
-        out,
-        "    unsigned place = (unsigned)((group - 1) * steps);\n"
-        "    unsigned stage = place %% stages, phase = place / stages & 1;\n"
-        "    unsigned round = group & 1;\n"
-        "#pragma unroll 1\n"
-        "    for (int tile = first + (group - 1) * step; tile < tiles; tile += 2 * step) {\n");
+    lw__text_add(out,
+                 "    const int mine = %s;\n"
+                 "    unsigned place = (unsigned)((group - 1) * %s);\n"
+                 "    unsigned stage = place %% stages, phase = place / stages & 1;\n"
+                 "    unsigned round = group & 1;\n"
+                 "#pragma unroll 1\n"
+                 "    for (int tile = first%s; tile < tiles; tile += %sstep) {\n",
+                 p->split > 1 ? "group == 1 ? k_middle - k_first : k_last - k_middle" : "steps",
+                 p->split > 1 ? "(k_middle - k_first)" : "steps",
+                 p->split > 1 ? "" : " + (group - 1) * step", p->split > 1 ? "" : "2 * ");
   else
     lw__text_add(out,
+                 "    const int mine = steps;\n"
                  "    unsigned stage = 0, phase = 0;\n"
                  "#pragma unroll 1\n"
                  "    for (int tile = first; tile < tiles; tile += step) {\n");
-  product_print_tile(p, out);
+  if (p->split == 1) product_print_tile(p, out);
   if (pingpong)
     lw__text_add(out,
                  "      lw_barrier_wait(turn + 8 * (group - 1), round);\n"
                  "      round ^= 1;\n");
   product_print_loop(p, f, name, out);
-  if (pingpong)
+  if (pingpong && p->split == 1)
     lw__text_add(out,
                  "      place += 2u * (unsigned)steps;\n"
                  "      stage = place %% stages;\n"
                  "      phase = place / stages & 1;\n");
-  product_print_result(p, f, hook, out);
+  if (p->split == 1)
+    product_print_result(p, f, hook, out);
+  else
+    product_print_partial(p, f, out);
   lw__text_add(out, "    }\n");
   if (p->store == LW_PRODUCT_STORE_TMA)
     lw__text_add(out, "    if ((threadIdx.x & 127) == 0) lw_tensor_stores_done();\n");
@@ -455,9 +532,10 @@ lw_status lw__product_sm90_print(const lw_product_sm90 *p, const lw_product_hook
   product_print_setup(p, &f, out);
   product_print_producer(p, out);
   product_print_consumer(p, &f, hook, name, out);
-  /* A block must be there as long as the other one signals to it. */
+  if (p->split > 1) product_print_combine(p, &f, hook, out);
+  /* A block must be there as long as others signal to it or read from it. */
   lw__text_add(out, "%s}\n" LW_PRODUCT_MARK_END "%s */\n",
-               p->cluster == 2 ? "  lw_cluster_sync();\n" : "", name);
+               f.cluster > 1 ? "  lw_cluster_sync();\n" : "", name);
   return out->status;
 }
 

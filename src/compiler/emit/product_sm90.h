@@ -32,7 +32,7 @@ typedef struct lw_product_hook {
  *        further parameters of the hook, map of A, map of B [, map of the result])
  * The result is given in the one way or the other, as |store| says; |pitch| in elements. rows,
  * columns, depth >= 1, tiles < 2^31. Grid: any multiple of |cluster| in x; as many blocks as there
- * are multiprocessors is best. The hook packs. */
+ * are multiprocessors is best (|split|: |split| for each tile). The hook packs. */
 lw_status lw__emit_product_sm90(const lw_product_sm90 *p, const lw_product_hook *hook,
                                 const char *name, lw_text *out) LW_MUST_CHECK;
 

@@ -98,6 +98,23 @@ static const lw_helper rows[] = {
           "  asm volatile(\"barrier.cluster.arrive.release;\\nbarrier.cluster.wait.acquire;\" :::\n"
           "               \"memory\");\n"
           "}"),
+    /* sums in shared memory, for all blocks of the cluster */
+    PLAIN("lw_shared_put_two",
+          "LW_HELPER void lw_shared_put_two(unsigned at, float x, float y) {\n"
+          "  asm volatile(\"st.shared.v2.f32 [%0], {%1, %2};\" ::\"r\"(at), \"f\"(x), \"f\"(y)\n"
+          "               : \"memory\");\n"
+          "}"),
+    PLAIN("lw_cluster_get",
+          "LW_HELPER float lw_cluster_get(unsigned at, unsigned rank) {\n"
+          "  float x;\n"
+          "  asm volatile(\n"
+          "      \"{\\n.reg .b32 r;\\nmapa.shared::cluster.u32 r, %1, %2;\\n\"\n"
+          "      \"ld.shared::cluster.f32 %0, [r];\\n}\"\n"
+          "      : \"=f\"(x)\n"
+          "      : \"r\"(at), \"r\"(rank)\n"
+          "      : \"memory\");\n"
+          "  return x;\n"
+          "}"),
     /* tensor copies; |x| is the inner coordinate */
     PLAIN("lw_tensor_prefetch",
           "LW_HELPER void lw_tensor_prefetch(const lw_tensor_map *map) {\n"

@@ -277,9 +277,10 @@ static void kprint_product(const lw_kproduct *product, lw_text *out) {
     kprint_matrix(p->store == LW_PRODUCT_STORE_TMA ? "out(tma)" : "out(pairs)", &product->out, out);
     lw__text_add(out, " %s", lw_dtype_name(p->out_dtype));
   }
-  lw__text_add(out, " %s %ux%ux%u stages=%u group=%u cluster=%u%s\n",
+  lw__text_add(out, " %s %ux%ux%u stages=%u group=%u cluster=%u split=%u%s\n",
                p->sched == LW_PRODUCT_PINGPONG ? "pingpong" : "cooperative", p->tile_m, p->tile_n,
-               p->tile_k, p->stages, p->group, p->cluster, p->watchdog ? " watchdog" : "");
+               p->tile_k, p->stages, p->group, p->cluster, p->split,
+               p->watchdog ? " watchdog" : "");
 }
 
 void lw__kernel_print(const lw_kernel *kernel, lw_text *out) {

@@ -20,12 +20,18 @@ static bool product_is_half(lw_dtype dtype) {
   return dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16;
 }
 
+static bool product_can_split(const lw_product_sm90 *p) {
+  return (p->split == 2 || p->split == 4 || p->split == 8) && p->cluster == 1 &&
+         p->sched == LW_PRODUCT_PINGPONG && p->store == LW_PRODUCT_STORE_DIRECT;
+}
+
 static bool product_in_range(const lw_product_sm90 *p) {
   return product_is_half(p->dtype) && product_is_half(p->out_dtype) &&
          (p->tile_m == 64 || p->tile_m == 128 || p->tile_m == 256) && p->tile_n >= 64 &&
          p->tile_n <= 256 && p->tile_n % (lw__product_sm90_splits_columns(p) ? 128 : 64) == 0 &&
          p->tile_k == 64 && p->stages >= 2 && p->stages <= 16 && p->group >= 1 &&
-         p->group <= 4096 && (p->cluster == 1 || p->cluster == 2);
+         p->group <= 4096 && (p->cluster == 1 || p->cluster == 2) &&
+         (p->split == 1 || product_can_split(p));
 }
 
 lw_status lw__product_sm90_shape(const lw_product_sm90 *p, lw_product_sm90_shape *out) {
@@ -34,7 +40,7 @@ lw_status lw__product_sm90_shape(const lw_product_sm90 *p, lw_product_sm90_shape
   bool kn = p->b_layout == LW_PRODUCT_B_KN;
   *out = (lw_product_sm90_shape){
       .threads = (1 + LW_PRODUCT_CONSUMERS) * GROUP_THREADS,
-      .cluster = p->cluster,
+      .cluster = p->cluster * p->split,
       .a_box = {64, p->tile_m},
       .b_box = {64, kn ? 64 : p->tile_n / p->cluster},
       .out_box = {64, 64},
@@ -53,14 +59,17 @@ lw_status lw__product_sm90_shape(const lw_product_sm90 *p, lw_product_sm90_shape
     if (room < out->ring) out->ring = room;
     if (out->ring == 0) return LW_STATUS_UNSUPPORTED;
   }
-  out->shared_bytes = fixed + out->ring * LW_PRODUCT_CONSUMERS * BOX_BYTES;
-  return LW_OK;
+  if (p->split > 1)
+    out->partial_bytes = p->tile_m * (p->tile_n + LW_PRODUCT_PARTIAL_PAD) * (uint32_t)sizeof(float);
+  out->shared_bytes = fixed + LW_PRODUCT_CONSUMERS * (out->ring * BOX_BYTES + out->partial_bytes);
+  return out->shared_bytes <= SHARED_MAX_BYTES ? LW_OK : LW_STATUS_UNSUPPORTED;
 }
 
 uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,
                                uint32_t sm_count) {
   int64_t high = lw__ceil_div(lw__ceil_div(rows, p->tile_m), p->cluster);
   int64_t tiles = high * lw__ceil_div(columns, p->tile_n);
+  if (p->split > 1) return (uint32_t)lw__min_i64(tiles * p->split, INT32_MAX);
   int64_t most = lw__max_i64(1, sm_count / p->cluster);
   return (uint32_t)lw__min_i64(tiles, most) * p->cluster;
 }

@@ -37,13 +37,18 @@ typedef struct lw_product_sm90 {
   uint32_t stages;  /* 2 .. 16, as far as shared memory goes */
   uint32_t group;   /* rows of tiles that are visited together; >= 1 */
   uint32_t cluster; /* 1, or 2: two blocks below each other share the tile of B by multicast */
+  /* 1, or 2, 4, 8: so many blocks, a cluster, share a tile and each multiplies a part of the depth,
+   * its two consumers one half of it each; the sums are added in the order of the depth through
+   * each other's shared memory. For results of few tiles: one tile per cluster, PINGPONG, DIRECT, a
+   * depth of at least 128 per block. */
+  uint32_t split;
   bool watchdog;    /* a wait of more than about a second traps */
 } lw_product_sm90;
 
 /* What a launch and the tensor maps need, and what follows from the parameters. Boxes are {inner,
  * outer} in elements; maps have 2 dimensions, 16-bit elements, 128-byte swizzle, zero fill. */
 typedef struct lw_product_sm90_shape {
-  uint32_t threads, shared_bytes, cluster;
+  uint32_t threads, shared_bytes, cluster; /* blocks that start together */
   uint32_t a_box[2], b_box[2];
   uint32_t out_box[2];   /* LW_PRODUCT_STORE_TMA */
   uint32_t accumulators; /* registers per thread for sums */
@@ -51,9 +56,13 @@ typedef struct lw_product_sm90_shape {
   uint32_t width;        /* columns per consumer */
   uint32_t a_bytes, stage_bytes;
   uint32_t ring; /* boxes of the result per consumer; 0: stores go straight to memory */
+  uint32_t partial_bytes; /* split: the sums of one consumer in shared memory */
 } lw_product_sm90_shape;
 
-enum { LW_PRODUCT_CONSUMERS = 2 };
+enum {
+  LW_PRODUCT_CONSUMERS = 2,
+  LW_PRODUCT_PARTIAL_PAD = 8, /* floats between rows of partial sums, against bank conflicts */
+};
 
 /* LW_STATUS_UNSUPPORTED for parameters that are out of range, need more shared memory than a block
  * has (232448 bytes) or more registers than a thread has. */
@@ -65,8 +74,8 @@ bool lw__product_sm90_splits_columns(const lw_product_sm90 *p);
 /* Configurations for a product of this size, the fastest first by a model that was fitted to
  * measurements on one H200: rounds of tiles over multiprocessors, the time of a step by arithmetic
  * or by what has to be fetched, storing as far as nothing hides it. |like| gives dtypes, b_layout
- * and store. All of them pass lw__product_sm90_shape. */
-#define LW_PRODUCT_SM90_CANDIDATES 16
+ * and store (those that split the depth store DIRECT). All of them pass lw__product_sm90_shape. */
+#define LW_PRODUCT_SM90_CANDIDATES 24
 uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, int64_t columns,
                                      int64_t depth, uint32_t sm_count,
                                      lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES]);
@@ -75,7 +84,7 @@ double lw__product_sm90_cycles(const lw_product_sm90 *p, int64_t rows, int64_t c
                                int64_t depth, uint32_t sm_count);
 
 
-/* Blocks to launch for a result of this size. */
+/* Blocks to launch for a result of this size; with a split exactly so many. */
 uint32_t lw__product_sm90_grid(const lw_product_sm90 *p, int64_t rows, int64_t columns,
                                uint32_t sm_count);
 

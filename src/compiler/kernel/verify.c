@@ -463,6 +463,8 @@ static const char *rule_product(const lw_kernel *kernel) {
   int64_t n = product->columns, k = product->depth;
   if (n < 1 || n > INT32_MAX || k < 1 || k > INT32_MAX)
     return "a product has 1 to 2^31 - 1 columns and the same depth";
+  if (p->split > 1 && k < 128 * (int64_t)p->split)
+    return "a product is split into parts of at least 128 of its depth";
   const char *error = rule_matrix(kernel, &product->a, p->dtype, k, false);
   int64_t inner = p->b_layout == LW_PRODUCT_B_KN ? n : k;
   if (error == NULL) error = rule_matrix(kernel, &product->b, p->dtype, inner, false);

@@ -36,7 +36,8 @@ static lw_product_sm90 product(lw_dtype dtype, lw_product_b b, lw_product_sched 
                            .tile_k = 64,
                            .stages = stages,
                            .group = 16,
-                           .cluster = cluster};
+                           .cluster = cluster,
+                           .split = 1};
 }
 
 /* ---- parameters -------------------------------------------------------------------------------*/
@@ -128,7 +129,6 @@ static void test_candidates(void **state) {
       {2048, 2048, 2048, PING, 128, 128},
       {8192, 8192, 8192, PING, 128, 192},
       {16384, 4096, 1024, PING, 128, 128},
-      {64, 64, 4096, PING, 64, 64},
   };
   for (size_t i = 0; i < LW_ARRAY_COUNT(known); i++) {
     lw_product_sm90 like = product(LW_DTYPE_F16, KN, COOP, TMA, 64, 64, 2, 1);
@@ -142,8 +142,31 @@ static void test_candidates(void **state) {
     for (uint32_t c = 0; c < count; c++) {
       lw_product_sm90_shape shape;
       assert_int_equal(lw__product_sm90_shape(&out[c], &shape), LW_OK);
-      assert_int_equal(out[c].store, TMA);
+      assert_int_equal(out[c].store, out[c].split > 1 ? DIRECT : TMA);
+      assert_true(out[c].split == 1 || out[c].split * 2 * 64 <= known[i].depth);
     }
+  }
+}
+
+/* Few tiles and a large depth: split, as far as there are multiprocessors and depth. */
+static void test_candidates_split(void **state) {
+  (void)state;
+  static const struct {
+    int64_t rows, columns, depth;
+    uint32_t split;
+  } known[] = {{64, 64, 4096, 8}, {1, 1024, 4096, 8}, {128, 768, 768, 4}, {1, 768, 256, 1},
+               {64, 64, 128, 1},  {1, 50257, 768, 1}, {4096, 4096, 64, 1}};
+  for (size_t i = 0; i < LW_ARRAY_COUNT(known); i++) {
+    lw_product_sm90 like = product(LW_DTYPE_F16, NK, COOP, TMA, 64, 64, 2, 1);
+    lw_product_sm90 out[LW_PRODUCT_SM90_CANDIDATES];
+    uint32_t count = lw__product_sm90_candidates(&like, known[i].rows, known[i].columns,
+                                                 known[i].depth, 132, out);
+    assert_true(count > 0);
+    if (out[0].split != known[i].split)
+      fail_msg("%lldx%lldx%lld: split %u", (long long)known[i].rows, (long long)known[i].columns,
+               (long long)known[i].depth, out[0].split);
+    uint32_t grid = lw__product_sm90_grid(&out[0], known[i].rows, known[i].columns, 132);
+    assert_true(grid <= 132);
   }
 }
 
@@ -260,6 +283,29 @@ static void test_compiles_bf16(void **state) {
   for (size_t i = 0; i < LW_ARRAY_COUNT(all); i++) compile_clean(&all[i]);
 }
 
+/* The depth shared by the blocks of a cluster. */
+static void test_compiles_split(void **state) {
+  (void)state;
+  for (uint32_t split = 2; split <= 8; split *= 2) {
+    lw_product_sm90 p = product(LW_DTYPE_F16, split == 4 ? NK : KN, PING, DIRECT, 64, 64, 10, 1);
+    lw_product_sm90_shape shape;
+    p.split = split;
+    assert_int_equal(lw__product_sm90_shape(&p, &shape), LW_OK);
+    assert_int_equal(shape.cluster, split);
+    assert_int_equal(lw__product_sm90_grid(&p, 65, 64, 132), 2 * split);
+    compile_clean(&p);
+  }
+  lw_product_sm90 p = product(LW_DTYPE_F16, KN, PING, TMA, 64, 64, 5, 1);
+  p.split = 2;
+  refuse(p);
+  p.store = DIRECT;
+  p.split = 3;
+  refuse(p);
+  p.split = 2;
+  p.sched = COOP;
+  refuse(p);
+}
+
 static void bias_column(lw_text *out, const void *user) {
   (void)user;
   lw__text_add(out, "const float bias_here = lw_f16_to_f32(bias[column]);\n");
@@ -305,6 +351,10 @@ static void test_own_stores(void **state) {
                                 .element = own_element};
   lw_product_sm90 p = product(LW_DTYPE_BF16, NK, PING, DIRECT, 128, 128, 5, 1);
   compile_with(&p, &hook);
+  p.tile_n = 64;
+  p.split = 4;
+  compile_with(&p, &hook);
+  p.split = 1;
   p.store = TMA;
   lw_text text = {0};
   assert_int_equal(lw__emit_product_sm90(&p, &hook, "k", &text), LW_STATUS_INTERNAL);
@@ -316,9 +366,9 @@ static void test_own_stores(void **state) {
 static void test_kernels(void **state) {
   (void)state;
   const lw_test_product all[3] = {
-      {LW_DTYPE_F16, LW_DTYPE_F16, KN, TMA, false, 256, 128},
-      {LW_DTYPE_BF16, LW_DTYPE_F16, NK, DIRECT, false, 50257, 768},
-      {LW_DTYPE_BF16, LW_DTYPE_F32, NK, DIRECT, true, 1000, 64},
+      {LW_DTYPE_F16, LW_DTYPE_F16, KN, TMA, false, 256, 128, 1},
+      {LW_DTYPE_BF16, LW_DTYPE_F16, NK, DIRECT, false, 50257, 768, 1},
+      {LW_DTYPE_BF16, LW_DTYPE_F32, NK, DIRECT, true, 1000, 64, 1},
   };
   static const char *const names[3] = {"lw_dot_a", "lw_dot_b", "lw_dot_c"};
   lw_kernel kernels[3];
@@ -367,8 +417,10 @@ int main(void) {
       cmocka_unit_test(test_no_memory),
       cmocka_unit_test(test_grid),
       cmocka_unit_test(test_candidates),
+      cmocka_unit_test(test_candidates_split),
       cmocka_unit_test(test_compiles_f16),
       cmocka_unit_test(test_compiles_bf16),
+      cmocka_unit_test(test_compiles_split),
       cmocka_unit_test(test_hook),
       cmocka_unit_test(test_own_stores),
       cmocka_unit_test(test_kernels),
