@@ -203,7 +203,8 @@ static lw_status step_lower(pipeline *p) {
                               .profile = p->options->profile,
                               .policy = p->options->policy,
                               .rejected = p->rejected.data,
-                              .rejected_count = p->rejected.count};
+                              .rejected_count = p->rejected.count,
+                              .sm90_always = p->options->sm90_always};
   lw_fusion *fusion = &p->out->fusion;
   LW_TRY(lw__region_context_init(&p->regions, &p->out->graph));
   LW_TRY(

@@ -27,6 +27,7 @@ typedef struct lw_compile_options {
   const lw_state *states;               /* of the graph; outputs of appended ones become new rows */
   uint32_t state_count;
   bool skip_passes;                     /* compile the graph as it is (tests) */
+  bool sm90_always;                     /* lw_lower_options (tests) */
   lw_dump_fn dump;
   void *dump_user;
   /* Loads the plan's kernels on the device and tells which it does not take; the plan has no steps

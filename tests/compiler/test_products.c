@@ -93,7 +93,8 @@ static const char nvrtc_library[] = LW_BUILD_DIR "/libnvrtc_standin.so";
 static void compile_products(lw_compiled *out, char name[96]) {
   const lw_pgraph p = {.m = 64, .n = 64, .k = 64, .dtype = LW_DTYPE_F16, .end = LW_PEND_BIAS};
   lw_compile_options options = {.profile = lw__device_profile_find("sm_90a"),
-                                .policy = lw__resource_policy_find("opt-in")};
+                                .policy = lw__resource_policy_find("opt-in"),
+                                .sm90_always = true};
   options.build.nvrtc_path = nvrtc_library;
   lw_graph g;
   lw_diag diag = {0};

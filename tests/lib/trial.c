@@ -6,7 +6,8 @@
 
 static lw_status try_graph(lw_trial *t, lw_graph *graph, bool fuse) {
   lw_compile_options options = {.profile = lw__device_profile_find(t->profile),
-                                .policy = lw__resource_policy_find("opt-in")};
+                                .policy = lw__resource_policy_find("opt-in"),
+                                .sm90_always = true}; /* sm_80 takes the others */
   options.fuse.off = !fuse;
   LW_TRY(lw_sample_graph(graph, 1, &t->sample));
   LW_TRY(lw__compile(&t->sample.graph, &options, false, &t->diag, &t->compiled));

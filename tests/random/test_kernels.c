@@ -26,6 +26,7 @@ static void dump(void *user, const char *step, const char *text) {
 static lw_compile_options options_for(const lw_sample *s, const char *profile) {
   lw_compile_options options = {.profile = lw__device_profile_find(profile),
                                 .policy = lw_sample_policy(s->seed)};
+  options.sm90_always = s->seed / 2 % 2 == 0;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;
   if (getenv("LW_DUMP") != NULL) options.dump = dump;
   return options;

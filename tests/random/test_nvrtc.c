@@ -69,6 +69,7 @@ static lw_status add_kernels(suite *s, const lw_compiled *c, const origin *from)
 static lw_compile_options options_for(const suite *s) {
   lw_compile_options options = {.profile = s->profile,
                                 .policy = lw__resource_policy_find("opt-in")};
+  options.sm90_always = true; /* sm_80 takes the others */
   options.build.nvrtc_path = NULL;
   options.build.nvrtc_search = getenv("LAWSON_NVRTC_DIR");
   return options;

@@ -77,6 +77,7 @@ static void compile_item(batch *b, item *it, uint64_t seed) {
     lw_compile_options options = {.profile = lw__device_profile_find("sm_90a"),
                                   .policy = lw__resource_policy_find("opt-in")};
     options.fuse.off = mode != fused;
+    options.sm90_always = seed / 2 % 2 == 0;
     if (mode == lanes_graph) options.streams = 2 + (uint32_t)(seed % 7);
     if (mode == lanes_streams) options.streams = 8 - (uint32_t)(seed % 7);
     lw_diag diag = {0};

@@ -71,8 +71,6 @@ uint32_t lw__product_sm90_candidates(const lw_product_sm90 *like, int64_t rows, 
     if (p.split > 1) p.store = LW_PRODUCT_STORE_DIRECT;
     p.group = 2048 / c->tile_m < 16 ? 2048 / c->tile_m : 16;
     lw_product_sm90_shape shape;
-    if (lw__product_sm90_shape(&p, &shape) != LW_OK) continue;
-    double mine = lw__product_sm90_cycles(&p, rows, columns, depth, sm_count);
     if (!product_may_split(&p, rows, columns, depth, sm_count) ||
         lw__product_sm90_shape(&p, &shape) != LW_OK)
       continue;

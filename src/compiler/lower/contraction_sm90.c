@@ -139,7 +139,7 @@ static lw_status choose(product_nest *p, lw_diag *diag, lw_lowered *out) {
   for (uint32_t i = 0; i < count; i++) {
     const lw_product_sm90 *f = &forms[i];
     bool rejected;
-    if (is_slower_than_mma(p, f)) break;
+    if (!p->options->sm90_always && is_slower_than_mma(p, f)) break;
     if (!policy_allows(p->options->policy, f)) continue;
     LW_TRY(build(p, f, diag, out));
     LW_TRY(is_rejected(p->options, &out->launches.data[out->launches.count - 1].kernel, &rejected));

@@ -41,6 +41,8 @@ typedef struct lw_lower_options {
    * serialized): where a lowering has a choice it takes the next best. */
   const lw_hash *rejected;
   uint32_t rejected_count;
+  bool sm90_always; /* products that suit sm_90a's own kernels take them, also where another kernel
+                       is predicted to be faster (tests) */
 } lw_lower_options;
 
 /* |nodes|: a group of lw__fuse. */
