@@ -42,8 +42,8 @@ static bool wanted(const lw_tools_cache_entry *e, const char *kind) {
 
 static void print_sums(const lw_tools_cache *cache) {
   static const char *const kinds[][2] = {{"plan", "plans"},
-                                         {"so", "kernels for CPUs"},
-                                         {"cubin", "kernels for GPUs"},
+                                         {"so", "units of kernels for CPUs"},
+                                         {"cubin", "units of kernels for GPUs"},
                                          {"tool", "notes about compilers"}};
   for (size_t k = 0; k < CLI_COUNT(kinds); k++) {
     size_t count = 0;

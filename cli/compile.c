@@ -23,10 +23,9 @@ static double bytes_of(const char *path) {
 }
 
 static void print_text(const cli_session *s, const char *output, const lw_stats *stats) {
-  printf("%s for %s: %llu kernel%s, compiled in %.2f s (%llu built, %llu from the cache)\n",
-         s->path, lw_tools_model_target(s->model), (unsigned long long)stats->kernels,
-         stats->kernels == 1 ? "" : "s", stats->compile_s, (unsigned long long)stats->kernels_built,
-         (unsigned long long)stats->kernels_cached);
+  printf("%s for %s: %llu kernel%s, ", s->path, lw_tools_model_target(s->model),
+         (unsigned long long)stats->kernels, stats->kernels == 1 ? "" : "s");
+  cli_print_origin(s);
   printf("%s: %s, weights included; 'lawson run %s' runs it\n", output,
          cli_bytes_text(bytes_of(output)), output);
 }

@@ -235,7 +235,8 @@ static int explain(const cli_args *args, cli_session *s) {
     return cli_fail(LW_STATUS_USAGE, "--json prints the report, --source the code: leave one out");
   }
   bool source = cli_has(args, "source"), plan = cli_has(args, "plan");
-  int code = cli_session_open(args, args->operands[0], s);
+  int code = cli_refuse_plan(args->operands[0], "explain");
+  if (code == 0) code = cli_session_open(args, args->operands[0], s);
   if (code == 0 && !cli_has(args, "run-device")) code = cli_session_set(s, "compile_only", "on");
   if (code == 0 && source) code = cli_session_set(s, "dump", "after:emit");
   if (code == 0) code = cli_session_load(args, s);

@@ -190,6 +190,7 @@ static int inspect_file(const cli_args *args, const lw_options *options) {
 static int run(const cli_args *args) {
   lw_options *options;
   int code = cli_options_make(args, &options);
+  if (code == 0) code = cli_refuse_plan(args->operands[0], "inspect");
   if (code == 0) code = inspect_file(args, options);
   lw_options_destroy(options);
   return code;

@@ -86,10 +86,9 @@ static void print_outputs(const cli_session *s) {
 static void print_head(const cli_session *s) {
   lw_stats stats;
   lw_tools_model_stats(s->model, &stats);
-  printf("%s on %s: %llu kernel%s, compiled in %.2f s (%llu built, %llu from the cache)\n", s->path,
-         lw_model_device(s->model), (unsigned long long)stats.kernels,
-         stats.kernels == 1 ? "" : "s", stats.compile_s, (unsigned long long)stats.kernels_built,
-         (unsigned long long)stats.kernels_cached);
+  printf("%s on %s: %llu kernel%s, ", s->path, lw_model_device(s->model),
+         (unsigned long long)stats.kernels, stats.kernels == 1 ? "" : "s");
+  cli_print_origin(s);
   if (s->random) {
     printf("inputs: random, seed %llu (--seed %llu gives the same)\n", (unsigned long long)s->seed,
            (unsigned long long)s->seed);
@@ -202,10 +201,10 @@ static int check_outputs(cli_session *s, bool quiet, json_t *report) {
 static json_t *head_json(const cli_session *s) {
   lw_stats stats;
   lw_tools_model_stats(s->model, &stats);
-  json_t *root =
-      json_pack("{s:s, s:s, s:s, s:s, s:b, s:o}", "schema", "lawson-run-1", "model", s->path,
-                "device", lw_model_device(s->model), "target", lw_tools_model_target(s->model),
-                "random", s->random, "stats", cli_json_stats(&stats));
+  json_t *root = json_pack(
+      "{s:s, s:s, s:s, s:s, s:s, s:b, s:o}", "schema", "lawson-run-1", "model", s->path, "device",
+      lw_model_device(s->model), "target", lw_tools_model_target(s->model), "origin",
+      lw_tools_model_origin(s->model), "random", s->random, "stats", cli_json_stats(&stats));
   if (s->random) json_object_set_new(root, "seed", json_integer((json_int_t)s->seed));
   return root;
 }
@@ -266,8 +265,9 @@ const cli_command cli_command_run = {
     .operands = "MODEL",
     .summary = "run a model once, write its outputs, compare them with the interpreter",
     .about =
-        "Compiles MODEL (an ONNX file), runs it on the given inputs or on random ones, and\n"
-        "says what came out. With --check every output must lie inside the interpreter's\n"
+        "Compiles MODEL (an ONNX file; a plan file of 'lawson compile' is compiled already), runs\n"
+        "it on the given inputs or on random ones, and says what came out. With --check every "
+        "output must lie inside the interpreter's\n"
         "error bound, which is what rounding of the declared types explains; the exit code\n"
         "is 1 otherwise.",
     .examples =

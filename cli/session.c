@@ -36,7 +36,13 @@ const cli_option cli_compile_options[] = {
     {"target", "T", "the device", "compile for cpu, cuda:sm_80, cuda:sm_90a ...", NULL, 0},
     {"cache", "DIR", "$LAWSON_CACHE, else ~/.cache/lawson",
      "folder where kernels are kept; 'off' keeps none", NULL, 0},
-    {"cc", "CC", "cc on PATH", "C compiler for the CPU device", NULL, 0},
+    {"no-plans", NULL, NULL,
+     "take no whole plan from the cache and keep none: kernels alone are kept", NULL, 0},
+    {"cache-limit", "SIZE", "2G",
+     "beyond this size the least recently used entries of the cache go: 500M, 10G", NULL, 0},
+    {"cc", "CC", "cc on PATH",
+     "C compiler for the CPU device, with arguments if need be; quotes hold blanks together", NULL,
+     0},
     {NULL, NULL, NULL, NULL, NULL, 0}};
 
 const cli_option cli_input_options[] = {
@@ -159,6 +165,10 @@ static int set_given(const cli_args *args, lw_options *options) {
     if (strcmp(v->option->name, "no-fuse") == 0) code = set_option(options, "fuse", "off");
     if (strcmp(v->option->name, "compile-only") == 0) {
       code = set_option(options, "compile_only", "on");
+    }
+    if (strcmp(v->option->name, "no-plans") == 0) code = set_option(options, "plans", "off");
+    if (strcmp(v->option->name, "cache-limit") == 0) {
+      code = set_option(options, "cache_limit", v->text);
     }
     if (strcmp(v->option->name, "dump") == 0) code = set_option(options, "dump", v->text);
   }
@@ -320,6 +330,12 @@ static bool shape_fits(const cli_session *s, size_t index) {
   return at[strspn(at, "[, ")] == ']';
 }
 
+/* Whether something in the shape of input |index| is still to be bound. */
+static bool shape_is_open(const cli_session *s, size_t index) {
+  const char *shape = s->ports[index].shape;
+  return shape[strspn(shape, "[]0123456789, ")] != '\0';
+}
+
 static int wrong_shape(const cli_session *s, size_t index, const char *file) {
   const lw_tools_array *a = &s->inputs[index];
   return cli_fail(LW_STATUS_USAGE, "--input %s: its shape is %s, but input '%s' of the model is %s",
@@ -350,7 +366,7 @@ static int read_input(cli_session *s, const char *text) {
     }
   }
   if (!shape_fits(s, (size_t)index)) return wrong_shape(s, (size_t)index, file);
-  if (s->model != NULL || in_ladder(s, (size_t)index)) return 0;
+  if (in_ladder(s, (size_t)index) || !shape_is_open(s, (size_t)index)) return 0;
   return shape_from_input(s, (size_t)index);
 }
 
@@ -499,6 +515,28 @@ int cli_session_load(const cli_args *args, cli_session *s) {
     return check_open(s);
   }
   return cli_fail(LW_STATUS_INTERNAL, "the model has not the inputs that its summary promised");
+}
+
+void cli_print_origin(const cli_session *s) {
+  lw_stats stats;
+  lw_tools_model_stats(s->model, &stats);
+  const char *origin = lw_tools_model_origin(s->model);
+  if (strcmp(origin, "compiled") == 0) {
+    printf("compiled in %.2f s (%llu built, %llu from the cache)\n", stats.compile_s,
+           (unsigned long long)stats.kernels_built, (unsigned long long)stats.kernels_cached);
+  } else {
+    printf("the plan from %s, loaded in %.1f ms\n",
+           strcmp(origin, "cache") == 0 ? "the cache" : "the file", stats.compile_s * 1e3);
+  }
+}
+
+int cli_refuse_plan(const char *path, const char *command) {
+  if (!lw_tools_is_plan(path)) return 0;
+  return cli_fail(
+      LW_STATUS_USAGE,
+      "%s is a compiled plan, which holds no graph: 'lawson %s' takes the model that it "
+      "was compiled from; run and bench take plans",
+      path, command);
 }
 
 /* ---- inputs that were not given ----- */

@@ -49,6 +49,12 @@ bool cli_session_is_state(const cli_session *session, size_t index, bool is_inpu
 int cli_session_take_states(cli_session *session);
 void cli_session_close(cli_session *session);
 
+/* "compiled in 0.42 s (3 built, 1 from the cache)" and the end of the line. */
+void cli_print_origin(const cli_session *session);
+/* For commands that need the graph: 0, or the exit code after a message when |path| is a compiled
+ * plan. */
+int cli_refuse_plan(const char *path, const char *command);
+
 /* An array as the API wants it. The strides say row-major whatever the options say. */
 typedef struct cli_tensor {
   lw_tensor tensor;

@@ -119,6 +119,8 @@ LW_API void lw_tools_model_kernel(const lw_model *model, size_t index, lw_tools_
 LW_API lw_status lw_tools_model_plan(lw_model *model,
                                      const char **out_text) LW_MUST_CHECK; /* owned by the model */
 LW_API const char *lw_tools_model_target(const lw_model *model); /* "cpu", "cuda:sm_90a" */
+/* Where the plan is from: "compiled", "cache" or "file". */
+LW_API const char *lw_tools_model_origin(const lw_model *model);
 /* The part of lw_stats that is known without a run. */
 LW_API void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats);
 

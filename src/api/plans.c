@@ -190,7 +190,7 @@ lw_status lw__plans_keep(lw_model *model, const char *path, const lw_options *op
     status =
         lw__plan_file_write(lw__model_plan(model), &about, sources, graph->files.count, &record);
     if (status == LW_OK) {
-      (void)!lw__cache_put(cache, "plan", key, about.model, record.data, record.len);
+      (void)!lw__cache_put(cache, "plan", key, path, record.data, record.len);
     }
   }
   lw__text_deinit(&record);

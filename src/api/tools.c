@@ -332,6 +332,11 @@ const char *lw_tools_model_target(const lw_model *model) {
   return model == NULL ? "none" : model->target;
 }
 
+const char *lw_tools_model_origin(const lw_model *model) {
+  if (model == NULL || !model->from_plan) return "compiled";
+  return model->options != NULL ? "cache" : "file";
+}
+
 void lw_tools_model_stats(const lw_model *model, lw_stats *out_stats) {
   if (out_stats == NULL) return;
   *out_stats = (lw_stats){0};

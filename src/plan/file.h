@@ -29,7 +29,7 @@ typedef struct lw_plan_about {
   const char *cpu;     /* CPU: the processor's name; "" for GPUs */
   const char *isa;     /* CPU: the instruction sets that the kernels may use, blanks between */
   bool fuse, channels_last; /* options that its user has to know */
-  lw_message *messages;     /* what compiling had to say */
+  lw_message *messages;     /* what compiling had to say; without their |status| */
   uint32_t message_count;
 } lw_plan_about;
 

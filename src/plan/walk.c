@@ -17,7 +17,7 @@ _Static_assert(sizeof(lw_plan) == 176, "the walk of the plan has to know the new
 
 /* Least bytes of one element, for counts. */
 enum {
-  MESSAGE_BYTES = 16,
+  MESSAGE_BYTES = 12,
   SOURCE_BYTES = 28,
   IMAGE_BYTES = 16,
   KERNEL_BYTES = 40,
@@ -49,7 +49,6 @@ static void walk_text(lw_stream *s, const char **text) {
 
 static void walk_message(lw_stream *s, lw_message *m) {
   m->severity = (lw_severity)lw__stream_enum(s, (uint32_t)m->severity, LW_SEVERITY_ERROR);
-  m->status = (lw_status)lw__stream_enum(s, (uint32_t)m->status, LW_STATUS_INTERNAL);
   walk_text(s, &m->where);
   walk_text(s, &m->text);
 }

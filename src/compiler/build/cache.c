@@ -101,29 +101,33 @@ static const char cache_schema[] =
 static const char cache_columns[] =
     "SELECT id, kind, key, name, checksum, created, used, bytes, image FROM entry LIMIT 0";
 
-/* In a transaction: makes the table in a new file, or in one of an older version. False: the file
+/* In a transaction: makes the table in a new file, or in one of an older version. MISUSE: the file
  * is not ours to use. */
-static bool cache_make_table(lw_cache *cache) {
+static int cache_make_table(lw_cache *cache) {
   sqlite3 *db = cache->db;
   int64_t id = lw__cache_number(db, "PRAGMA application_id");
   int64_t version = lw__cache_number(db, "PRAGMA user_version");
   int64_t tables = lw__cache_number(db, "SELECT count(*) FROM sqlite_master");
-  if (id < 0 || version < 0 || tables < 0) return false;
+  if (id < 0 || version < 0 || tables < 0) return sqlite3_errcode(db);
   bool fresh = id == 0 && version == 0 && tables == 0;
   if (!fresh && id != CACHE_APPLICATION_ID) {
-    cache_because(cache, CACHE_FILE " in it is the database of another program");
-    return false;
+    bool ours = cache_prepare_code(db, cache_columns) == SQLITE_OK;
+    cache_because(cache, ours ? "its header is not what it should be"
+                              : CACHE_FILE " in it is the database of another program");
+    return ours ? SQLITE_CORRUPT : SQLITE_MISUSE;
   }
   if (version > CACHE_VERSION) {
-    cache_because(cache, CACHE_FILE " in it was made by a newer lawson");
-    return false;
+    cache_because(cache,
+                  CACHE_FILE " in it was made by a newer lawson; remove it if none is in use");
+    return SQLITE_MISUSE;
   }
-  if (version == CACHE_VERSION) return true;
+  if (version == CACHE_VERSION) return SQLITE_OK;
   char pragmas[96];
   (void)snprintf(pragmas, sizeof pragmas, "PRAGMA application_id=%d; PRAGMA user_version=%d",
                  CACHE_APPLICATION_ID, CACHE_VERSION);
-  return lw__cache_exec(db, "DROP TABLE IF EXISTS entry") && lw__cache_exec(db, pragmas) &&
-         lw__cache_exec(db, cache_schema);
+  bool good = lw__cache_exec(db, "DROP TABLE IF EXISTS entry") && lw__cache_exec(db, pragmas) &&
+              lw__cache_exec(db, cache_schema);
+  return good ? SQLITE_OK : sqlite3_errcode(db);
 }
 
 /* Without the columns that it should have the file is as good as corrupt. */
@@ -140,14 +144,17 @@ static int cache_setup(lw_cache *cache) {
   (void)sqlite3_busy_timeout(db, CACHE_BUSY_MS);
   bool good = lw__cache_exec(db,
                              "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA "
-                             "temp_store=MEMORY; PRAGMA auto_vacuum=INCREMENTAL") &&
+                             "temp_store=MEMORY") &&
               cache_enter_wal(db) &&
               lw__cache_exec(db, "PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE");
   if (!good) return sqlite3_errcode(db);
-  if (cache_make_table(cache) && lw__cache_exec(db, "COMMIT")) return cache_check_columns(cache);
-  int code = sqlite3_errcode(db);
+  int code = cache_make_table(cache);
+  if (code == SQLITE_OK) {
+    if (lw__cache_exec(db, "COMMIT")) return cache_check_columns(cache);
+    code = sqlite3_errcode(db);
+  }
   if (code != SQLITE_CORRUPT && code != SQLITE_NOTADB) (void)lw__cache_exec(db, "ROLLBACK");
-  return code == SQLITE_OK ? SQLITE_MISUSE : code;
+  return code;
 }
 
 static bool cache_open_memory(lw_cache *cache) {
@@ -240,6 +247,12 @@ static ino_t cache_inode(const char *file) {
   return stat(file, &info) == 0 ? info.st_ino : 0;
 }
 
+/* Large pages for large entries, and space that is given back piece by piece. Only an empty file
+ * can be told so (saying it again would write), and another process may do it just now. */
+static void cache_form_pages(sqlite3 *db) {
+  (void)lw__cache_exec(db, "PRAGMA page_size=16384; PRAGMA auto_vacuum=INCREMENTAL");
+}
+
 /* 1: open. 0: not possible. -1: the file is no good database. */
 static int cache_open_file(lw_cache *cache) {
   cache->why[0] = '\0';
@@ -251,10 +264,13 @@ static int cache_open_file(lw_cache *cache) {
     cache_because_errno(cache, CACHE_FILE " in it cannot be opened", errno);
     return 0;
   }
+  struct stat info;
+  bool empty = fstat(fd, &info) == 0 && info.st_size == 0;
   (void)close(fd);
   cache->inode = cache_inode(cache->file);
   int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
   int code = sqlite3_open_v2(cache->file, &cache->db, flags, NULL);
+  if (code == SQLITE_OK && empty) cache_form_pages(cache->db);
   if (code == SQLITE_OK) code = cache_setup(cache);
   if (code == SQLITE_OK) {
     cache->mode = CACHE_FILE_MODE;
@@ -311,8 +327,8 @@ static bool cache_open_folder(lw_cache *cache, lw_diag *diag) {
   if (opened == 1) return true;
   cache_close_db(cache);
   lw__note(diag, LW_SEVERITY_WARNING, cache->folder,
-           "the cache cannot be used: %s. Nothing is kept; --cache DIR names another folder, "
-           "--cache off none",
+           "the cache cannot be used: %s. Nothing is kept; option cache (--cache) names another "
+           "folder",
            cache->why[0] == '\0' ? "unknown reason" : cache->why);
   return false;
 }
@@ -396,8 +412,9 @@ void lw__cache_report(lw_cache *cache, lw_diag *diag) {
              ".bad, and what it held is built again");
   }
   if (cache->damaged > 0) {
-    lw__note(diag, LW_SEVERITY_WARNING, where, "%u damaged %s of the cache removed and built again",
-             cache->damaged, cache->damaged == 1 ? "entry was" : "entries were");
+    lw__note(diag, LW_SEVERITY_WARNING, where,
+             "%u damaged %s removed from the cache and built again", cache->damaged,
+             cache->damaged == 1 ? "entry was" : "entries were");
   }
   if (cache->not_kept[0] != '\0') {
     lw__note(diag, LW_SEVERITY_WARNING, where,

@@ -44,6 +44,13 @@ static void takes_what_it_should(void **state) {
                                         {"nvrtc", "/x"},
                                         {"cuda", "/y"},
                                         {"dump", "after:import,after:passes"},
+                                        {"plans", "off"},
+                                        {"cache_limit", "0"},
+                                        {"cache_limit", "500M"},
+                                        {"shape", "x=2,3"},
+                                        {"shape", "x=[]"},
+                                        {"shape", "x= [ 2 , 3 ] "},
+                                        {"shape", "x="},
                                         {"compile_only", "on"}};
   lw_options *o = make();
   for (size_t i = 0; i < LW_ARRAY_COUNT(good); i++) {
@@ -62,6 +69,39 @@ static void takes_what_it_should(void **state) {
   assert_string_equal(o->dump_steps.data[1], "passes");
   assert_string_equal(o->path, "");
   assert_null(o->cache_folder);
+  assert_int_equal(o->cache_limit, 500 << 20);
+  lw_options_destroy(o);
+}
+
+static lw_hash hash_with(const char *name, const char *value) {
+  lw_options *o = make();
+  assert_int_equal(lw_options_set(o, "dim", "batch=2"), LW_OK);
+  if (name != NULL) assert_int_equal(lw_options_set(o, name, value), LW_OK);
+  lw_hash hash = lw__options_hash(o, (lw_hash){1, 2});
+  lw_options_destroy(o);
+  return hash;
+}
+
+/* What decides what is compiled is part of a plan's key, where to run and build is not. */
+static void tells_what_is_compiled(void **state) {
+  (void)state;
+  static const char *const what[][2] = {
+      {"fuse", "off"}, {"policy", "classic"}, {"dim", "batch=3"},     {"shape", "x=2x3"},
+      {"force", "f1"}, {"forbid", "f1"},      {"channels_last", "on"}};
+  static const char *const aside[][2] = {{"device", "cpu"}, {"threads", "3"}, {"cache", "/x"},
+                                         {"path", "/y"},    {"cc", "gcc"},    {"plans", "on"}};
+  const lw_hash plain = hash_with(NULL, NULL);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(what); i++) {
+    assert_false(lw__hash_eq(hash_with(what[i][0], what[i][1]), plain));
+  }
+  for (size_t i = 0; i < LW_ARRAY_COUNT(aside); i++) {
+    assert_true(lw__hash_eq(hash_with(aside[i][0], aside[i][1]), plain));
+  }
+  lw_options *o = make();
+  assert_int_equal(lw_options_set(o, "device", "cpu"), LW_OK);
+  assert_null(lw__options_first(o));
+  assert_int_equal(lw_options_set(o, "fuse", "off"), LW_OK);
+  assert_string_equal(lw__options_first(o), "fuse");
   lw_options_destroy(o);
 }
 
@@ -96,6 +136,18 @@ static void refuses_the_rest(void **state) {
                                        {"dump", "passes"},
                                        {"dump", "after:"},
                                        {"shape", "x=1x1x1x1x1x1x1x1x1x1x1x1x1"},
+                                       {"shape", "x=3xx3"},
+                                       {"shape", "x=3x"},
+                                       {"shape", "x=x3"},
+                                       {"shape", "x=3 3"},
+                                       {"shape", "x=[3"},
+                                       {"shape", "x=3]"},
+                                       {"shape", "x=[3]4"},
+                                       {"cache_limit", "M"},
+                                       {"cache_limit", "1.5G"},
+                                       {"cache_limit", "1GB"},
+                                       {"cache_limit", "99999999999T"},
+                                       {"plans", "1"},
                                        {"compile_only", "1"},
                                        {"colour", "red"}};
   lw_options *o = make();
@@ -139,10 +191,9 @@ static void survives_a_lack_of_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(takes_what_it_should),
-      cmocka_unit_test(refuses_the_rest),
-      cmocka_unit_test(null_is_a_usage_error),
-      cmocka_unit_test(survives_a_lack_of_memory),
+      cmocka_unit_test(takes_what_it_should),   cmocka_unit_test(refuses_the_rest),
+      cmocka_unit_test(null_is_a_usage_error),  cmocka_unit_test(survives_a_lack_of_memory),
+      cmocka_unit_test(tells_what_is_compiled),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

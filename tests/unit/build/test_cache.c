@@ -10,7 +10,9 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sqlite3.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -308,6 +310,160 @@ static void test_read_only(void **state) {
   if (WEXITSTATUS(result) != 77) assert_int_equal(WEXITSTATUS(result), 0);
 }
 
+/* ---- what is said ---- */
+
+/* The one message there is holds |says|; "": there is none. */
+static void assert_says(lw_diag *diag, const char *says) {
+  assert_int_equal(diag->messages.count, says[0] == '\0' ? 0 : 1);
+  if (says[0] == '\0') return;
+  assert_int_equal(diag->messages.data[0].severity, LW_SEVERITY_WARNING);
+  if (strstr(diag->messages.data[0].text, says) == NULL) {
+    fail_msg("%s", diag->messages.data[0].text);
+  }
+  lw__diag_deinit(diag);
+}
+
+static void test_says_damage_once(void **state) {
+  (void)state;
+  lw_diag diag = {0};
+  lw_cache *cache = open_cache(folder, "file");
+  for (uint64_t n = 1; n < 4; n++) assert_int_equal(put(cache, n), LW_OK);
+  lw__cache_report(cache, &diag);
+  assert_says(&diag, "");
+  sql("UPDATE entry SET image = zeroblob(length(image)) WHERE id < 3");
+  for (uint64_t n = 1; n < 4; n++) (void)get(cache, n);
+  lw__cache_report(cache, &diag);
+  assert_says(&diag, "2 damaged entries were removed");
+  lw__cache_report(cache, &diag);
+  assert_says(&diag, "");
+  lw__cache_close(cache);
+}
+
+/* On a file system of its own, which this process alone sees. 77: not allowed to make one. */
+static int small_disk_child(void) {
+  char text[200];
+  if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+    return 77;
+  }
+  snprintf(text, sizeof text, "mkdir -p -m 700 %s", folder);
+  if (system(text) != 0) return 1;
+  if (mount("none", folder, "tmpfs", 0, "size=512k,mode=700") != 0) return 77;
+  lw_cache *cache = open_cache(folder, "file");
+  lw_diag diag = {0};
+  uint64_t kept = 0;
+  while (kept < 100 && put(cache, 1000 + kept) == LW_OK) kept++;
+  if (kept < 2 || kept == 100) return 2;
+  lw__cache_report(cache, &diag);
+  assert_says(&diag, "what was built is not kept in the cache: the disk is full");
+  if (!get(cache, 1000) || get(cache, 1000 + kept)) return 3;
+  lw__cache_close(cache);
+  if (umount(folder) != 0 || mount("none", folder, "tmpfs", 0, "size=1m,mode=700") != 0) return 7;
+  cache = open_cache(folder, "file");
+  if (put(cache, 1000) != LW_OK) return 8;
+  lw__cache_close(cache);
+  if (mount(NULL, folder, NULL, MS_REMOUNT | MS_RDONLY, NULL) != 0) return 77;
+  cache = open_cache(folder, "read-only");
+  if (!get(cache, 1000) || put(cache, 1) != LW_STATUS_IO) return 4;
+  lw__cache_report(cache, &diag);
+  assert_says(&diag, "not kept in the cache: it may only be read");
+  lw__cache_close(cache);
+  umount(folder);
+  if (mount("none", folder, "tmpfs", MS_RDONLY, "mode=700") != 0) return 5;
+  if (lw__cache_open(folder, &diag, &cache) != LW_OK) return 6;
+  assert_says(&diag, "it may only be read, and there is no kernels.db in it");
+  lw__cache_close(cache);
+  return 0;
+}
+
+static void test_small_disk(void **state) {
+  (void)state;
+  pid_t child = fork();
+  if (child == 0) _exit(small_disk_child());
+  int result;
+  assert_int_equal(waitpid(child, &result, 0), child);
+  assert_true(WIFEXITED(result));
+  if (WEXITSTATUS(result) == 77) {
+    print_message("needs a file system of its own: skipped\n");
+    return;
+  }
+  assert_int_equal(WEXITSTATUS(result), 0);
+}
+
+/* ---- what goes first ---- */
+
+/* n entries of 10,000 bytes, numbered 1 .. count; the first was used longest ago. */
+static void put_in_order(lw_cache *cache, uint64_t count) {
+  static const char zeros[10000];
+  for (uint64_t n = 1; n <= count; n++) {
+    assert_int_equal(lw__cache_put(cache, "plan", (lw_hash){n, n}, "a model", zeros, sizeof zeros),
+                     LW_OK);
+  }
+}
+
+static bool has_plan(lw_cache *cache, uint64_t n) {
+  lw_arena arena = {0};
+  const void *data;
+  size_t bytes;
+  bool has = lw__cache_get(cache, "plan", (lw_hash){n, n}, &arena, &data, &bytes) == LW_OK;
+  lw__arena_deinit(&arena);
+  return has;
+}
+
+static void test_prune(void **state) {
+  (void)state;
+  lw_cache *cache = open_cache(folder, "file");
+  lw_cache_pruned pruned;
+  lw_cache_entry *list;
+  lw_arena arena = {0};
+  uint32_t count;
+  put_in_order(cache, 10);
+  sql("UPDATE entry SET used = 1000 + id; UPDATE entry SET used = 5000 WHERE id = 2");
+  assert_int_equal(lw__cache_list(cache, &arena, &list, &count), LW_OK);
+  assert_int_equal(count, 10);
+  assert_int_equal(list[0].key.lo, 2); /* most recently used first */
+  assert_int_equal(list[0].used_s, 5000);
+  assert_int_equal(list[1].key.lo, 10);
+  assert_string_equal(list[1].name, "a model");
+  assert_string_equal(list[1].kind, "plan");
+  assert_int_equal(list[1].bytes, 10000);
+  lw__arena_deinit(&arena);
+  assert_int_equal(lw__cache_prune(cache, UINT64_MAX, 1004, &pruned), LW_OK);
+  assert_int_equal(pruned.removed, 2); /* 1 and 3 */
+  assert_int_equal(pruned.left, 8);
+  assert_int_equal(pruned.removed_bytes, 20000);
+  assert_int_equal(lw__cache_prune(cache, 45000, INT64_MIN, &pruned), LW_OK);
+  assert_int_equal(pruned.left, 4); /* 2, 10, 9, 8 */
+  for (uint64_t n = 1; n <= 10; n++) assert_int_equal(has_plan(cache, n), n == 2 || n >= 8);
+  assert_int_equal(lw__cache_prune(cache, 0, INT64_MIN, &pruned), LW_OK);
+  assert_int_equal(pruned.left, 0);
+  struct stat info;
+  assert_int_equal(stat(file, &info), 0);
+  assert_true(info.st_size < 100000);
+  lw__cache_remove(cache, "plan", (lw_hash){1, 1}); /* nothing there */
+  put_in_order(cache, 2);
+  lw__cache_remove(cache, "plan", (lw_hash){1, 1});
+  assert_false(has_plan(cache, 1));
+  assert_true(has_plan(cache, 2));
+  lw__cache_close(cache);
+}
+
+static void test_limit(void **state) {
+  (void)state;
+  lw_cache *cache = open_cache(folder, "file");
+  lw__cache_limit(cache, 200000);
+  put_in_order(cache, 100);
+  assert_true(has_plan(cache, 100));
+  assert_false(has_plan(cache, 1));
+  uint32_t there = 0;
+  for (uint64_t n = 1; n <= 100; n++) there += has_plan(cache, n);
+  assert_in_range(there, 8, 20);
+  for (uint64_t n = 101 - there; n <= 100; n++) assert_true(has_plan(cache, n));
+  lw__cache_close(cache);
+  struct stat info;
+  assert_int_equal(stat(file, &info), 0);
+  assert_true(info.st_size < 400000);
+}
+
 #define PROCESSES 8
 #define PER_PROCESS 25
 
@@ -392,7 +548,8 @@ int main(void) {
       CASE(test_entries),           CASE(test_damaged_entry),  CASE(test_damaged_file),
       CASE(test_damage_while_open), CASE(test_strangers),      CASE(test_others_files),
       CASE(test_older_version),     CASE(test_read_only),      CASE(test_processes),
-      CASE(test_threads),           CASE(test_without_memory),
+      CASE(test_threads),           CASE(test_without_memory), CASE(test_says_damage_once),
+      CASE(test_small_disk),        CASE(test_prune),          CASE(test_limit),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
