@@ -265,11 +265,10 @@ const cli_command cli_command_run = {
     .operands = "MODEL",
     .summary = "run a model once, write its outputs, compare them with the interpreter",
     .about =
-        "Compiles MODEL (an ONNX file; a plan file of 'lawson compile' is compiled already), runs\n"
-        "it on the given inputs or on random ones, and says what came out. With --check every "
-        "output must lie inside the interpreter's\n"
-        "error bound, which is what rounding of the declared types explains; the exit code\n"
-        "is 1 otherwise.",
+        "Compiles MODEL (an ONNX file; a plan file of 'lawson compile' is compiled already),\n"
+        "runs it on the given inputs or on random ones, and says what came out. With --check\n"
+        "every output must lie inside the interpreter's error bound, which is what rounding of\n"
+        "the declared types explains; the exit code is 1 otherwise.",
     .examples =
         "  lawson run net.onnx                                  random inputs\n"
         "  lawson run net.onnx --check --device cpu             and compare with the interpreter\n"

@@ -274,7 +274,7 @@ static lw_status model_try_kernels(void *user, const lw_plan *plan, bool *out_re
 }
 
 /* Only drivers of GPUs refuse kernels. */
-static bool model_can_try(const lw_model *model, const lw_options *options) {
+bool lw__model_tries(const lw_model *model, const lw_options *options) {
   lw_rt_device_info info = {0};
   if (model->rt_device == NULL || options->compile_only) return false;
   lw__rt_device_info(model->rt_device, &info);
@@ -299,7 +299,7 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
       .state_count = model->states.count,
       .dump = options->dump_steps.count > 0 ? model_dump : NULL,
       .dump_user = dumper,
-      .try_kernels = model_can_try(model, options) ? model_try_kernels : NULL,
+      .try_kernels = lw__model_tries(model, options) ? model_try_kernels : NULL,
       .try_user = model,
   };
 }

@@ -62,6 +62,8 @@ const lw_plan *lw__model_plan(const lw_model *model);
 lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) LW_MUST_CHECK;
 /* What the options and the model's profile say to the builders of kernels. */
 lw_build_options lw__model_build_options(const lw_model *model, const lw_options *options);
+/* Whether compiling asks the device to take the kernels, and takes apart what it refuses. */
+bool lw__model_tries(const lw_model *model, const lw_options *options);
 lw_status lw__model_create(lw_model **out) LW_MUST_CHECK;
 /* Compiles |variant|, whose graph is there, for the device of |parent|; weights that it has in
  * common with |base| (may be NULL) are shared. */

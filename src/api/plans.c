@@ -39,6 +39,8 @@ static bool plan_key(const lw_model *model, const lw_options *options, lw_cache 
   key = lw__hash_bytes(&content, sizeof content, key);
   key = lw__hash_bytes(&identity, sizeof identity, key);
   key = lw__options_hash(options, key);
+  const bool tried = lw__model_tries(model, options);
+  key = lw__hash_bytes(&tried, sizeof tried, key);
   const lw_device_profile *profile = &model->profile;
   key = lw__hash_bytes(profile->name, strlen(profile->name), key);
   /* Numbers behind the name: what padding there is is copied with them. */
