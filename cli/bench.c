@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "session.h"
+#include "pipeline.h"
 
 #define BENCH_MIN_ITERATIONS 5 /* before a time limit may end a measurement */
 #define BENCH_TRACES 5         /* runs with the times of kernels; the median counts */
@@ -17,12 +17,17 @@ static const cli_option bench_options[] = {
      "inputs and outputs in host memory: times include the copies to\n"
      "and from the device",
      NULL, 0},
+    {"pipeline", "N", NULL,
+     "runs a second with N contexts in turns, inputs and outputs in host memory: the uploads of "
+     "the "
+     "next run and the downloads of the last overlap this one's",
+     NULL, 0},
     {"compare", NULL, NULL, "measure --no-fuse as well, in turn, in the same run", NULL, 'c'},
     {"json", "FILE", NULL, "write the result as JSON, '-' for the standard output", NULL, 0},
     {NULL, NULL, NULL, NULL, NULL, 0}};
 
 typedef struct bench_settings {
-  long long iterations, warmup;
+  long long iterations, warmup, pipeline; /* 0: none */
   double time_limit_s;
   bool cold, transfers, compare;
 } bench_settings;
@@ -43,6 +48,7 @@ typedef struct bench_side {
   double gap_ratio;             /* NaN: not measured */
   lw_tools_reason not_measured; /* why */
   lw_stats stats;
+  cli_pipeline pipeline;
 } bench_side;
 
 /* ---- statistics ----- */
@@ -301,6 +307,7 @@ static void print_report(const bench_side *sides, size_t count, const bench_sett
   printf("\n");
   print_overheads(sides, count);
   if (count == 2) print_speedup(sides);
+  if (b->pipeline > 0) cli_pipeline_print(&sides[0].pipeline);
 }
 
 static json_t *side_json(const bench_side *side) {
@@ -339,6 +346,9 @@ static json_t *report_json(const bench_side *sides, size_t count, const bench_se
     double ratio = percentile(&sides[1].device, 50) / percentile(&sides[0].device, 50);
     json_object_set_new(root, "speedup_of_fusion", cli_json_real(ratio));
   }
+  if (b->pipeline > 0) {
+    json_object_set_new(root, "pipeline", cli_pipeline_json(&sides[0].pipeline));
+  }
   return root;
 }
 
@@ -349,6 +359,7 @@ static int read_settings(const cli_args *args, bench_settings *b) {
                         .transfers = cli_has(args, "transfers"),
                         .compare = cli_has(args, "compare")};
   bool ok = cli_number(args, "iterations", 100, 1, 10000000, &b->iterations) &&
+            cli_number(args, "pipeline", 0, 1, 64, &b->pipeline) &&
             cli_number(args, "warmup", 10, 0, 1000000, &b->warmup) &&
             cli_real(args, "time-limit", 30, 0.001, 1e6, &b->time_limit_s);
   if (!ok) return LW_STATUS_USAGE;
@@ -369,6 +380,9 @@ static int bench_sides(const cli_args *args, const bench_settings *b, bench_side
     code = side_open(args, b, "unfused", false, sides[0].session.seed, &sides[1]);
   }
   if (code == 0) code = measure(sides, count, b);
+  if (code == 0 && b->pipeline > 0) {
+    code = cli_pipeline_measure(&sides[0].session, b->pipeline, b->iterations, &sides[0].pipeline);
+  }
   if (code != 0) return code;
   const char *json = cli_text(args, "json", NULL);
   if (json == NULL || strcmp(json, "-") != 0) print_report(sides, count, b);

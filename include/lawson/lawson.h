@@ -137,6 +137,15 @@ typedef struct lw_tensor {
 /* On failure *out_context is still set (unless memory ran out) and only good for its error and
  * destroy. */
 LW_API lw_status lw_context_create(lw_model *model, lw_context **out_context) LW_MUST_CHECK;
+typedef struct lw_context_options {
+  /* On a GPU each context has a stream of its own. Below 0: its kernels are given to the
+   * multiprocessors before those of contexts with larger numbers. 0: the usual. What is beyond the
+   * device's range is its end. */
+  int priority;
+} lw_context_options;
+LW_API lw_status lw_context_create_with(lw_model *model, const lw_context_options *options,
+                                        lw_context **out_context) LW_MUST_CHECK;
+/* Also of one with a run in flight, which it waits for. */
 LW_API void lw_context_destroy(lw_context *context);
 /* Type and (logical) shape must be the model's: LW_STATUS_USAGE otherwise. Where it has open
  * dimensions shapes are compared when a run starts. */
@@ -149,6 +158,13 @@ LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
 LW_API lw_status lw_context_output_dims(lw_context *context, size_t index,
                                         int64_t *out_dims) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
+/* A run in two halves. Submit begins it and returns; what was bound in host memory has been copied
+ * and may be changed at once. Wait ends it: only then outputs are there. Between the two every
+ * other call with this context is LW_STATUS_USAGE, as it is while another thread runs the context.
+ * Contexts take turns to keep a GPU busy: the uploads of the next request and the downloads of the
+ * last overlap the run of this one. On the CPU submit is the run. */
+LW_API lw_status lw_context_submit(lw_context *context) LW_MUST_CHECK;
+LW_API lw_status lw_context_wait(lw_context *context) LW_MUST_CHECK;
 /* States (option state). Their memory is the context's: inputs and outputs of states are not bound.
  * An output of the input's shape replaces it. An output that is the input and rows behind it in one
  * dimension is appended to: the run writes the new rows alone, and the next run reads as many rows

@@ -26,7 +26,21 @@ struct lw_context {
   lw_state_memory *states;
   lw_diag diag;
   lw_text error;
+  lw_context *running; /* submitted: itself, or the one of the run's shape */
+  atomic_int phase;    /* context_phase */
+  atomic_int refused;  /* the phase that the last call should have met, plus 1; 0: it did */
 };
+
+/* Calls and runs exclude each other; a call that comes too early touches nothing else. */
+typedef enum context_phase { CONTEXT_IDLE, CONTEXT_CALL, CONTEXT_SUBMITTED } context_phase;
+
+static lw_status context_enter(lw_context *context, context_phase from) {
+  int expected = (int)from;
+  if (context == NULL) return LW_STATUS_USAGE;
+  bool entered = atomic_compare_exchange_strong(&context->phase, &expected, (int)CONTEXT_CALL);
+  atomic_store(&context->refused, entered ? 0 : (int)from + 1);
+  return entered ? LW_OK : LW_STATUS_USAGE;
+}
 
 /* ---- life ----- */
 
@@ -65,15 +79,21 @@ static lw_status context_end(lw_context *context, lw_status status) {
     lw__text_add(&context->error, "%s", lw_status_name(status));
   }
   lw__diag_deinit(&context->diag);
+  atomic_store(&context->phase, context->running != NULL ? CONTEXT_SUBMITTED : CONTEXT_IDLE);
   return status;
 }
 
 lw_status lw_context_create(lw_model *model, lw_context **out_context) {
-  static const lw_rt_context_options none;
+  return lw_context_create_with(model, NULL, out_context);
+}
+
+lw_status lw_context_create_with(lw_model *model, const lw_context_options *options,
+                                 lw_context **out_context) {
+  lw_rt_context_options rt = {.priority = options != NULL ? options->priority : 0};
   if (out_context == NULL) return LW_STATUS_USAGE;
   *out_context = NULL;
   if (model == NULL) return LW_STATUS_USAGE;
-  return lw__context_create_in(model, &none, out_context);
+  return lw__context_create_in(model, &rt, out_context);
 }
 
 lw_status lw__context_create_in(lw_model *model, const lw_rt_context_options *options,
@@ -107,6 +127,15 @@ void lw_context_destroy(lw_context *context) {
 }
 
 const char *lw_context_error(const lw_context *context) {
+  int refused = context == NULL ? 0 : atomic_load(&context->refused);
+  if (refused == CONTEXT_IDLE + 1) {
+    return "this context is running: one context has one run at a time, and lw_context_wait ends "
+           "the "
+           "one that lw_context_submit began";
+  }
+  if (refused == CONTEXT_SUBMITTED + 1) {
+    return "no run of this context is in flight: lw_context_submit begins one";
+  }
   return context == NULL ? "the context is NULL" : lw__text_str(&context->error);
 }
 
@@ -235,7 +264,6 @@ static lw_status context_bind(lw_context *context, const context_port *port,
 
 static lw_status context_bind_checked(lw_context *context, size_t index, const lw_tensor *tensor,
                                       bool is_input, uint32_t shorter) {
-  if (context == NULL) return LW_STATUS_USAGE;
   const char *what = is_input ? "input" : "output";
   if (tensor == NULL || (context->rt == NULL && context->dynamic == NULL)) {
     return lw__fail(&context->diag, LW_STATUS_USAGE, what,
@@ -266,17 +294,18 @@ static lw_status context_bind_checked(lw_context *context, size_t index, const l
 
 lw_status lw__context_bind_rows(lw_context *context, size_t index, const lw_tensor *tensor,
                                 bool is_input, uint32_t shorter) {
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_bind_checked(context, index, tensor, is_input, shorter));
 }
 
 lw_status lw_context_bind_input(lw_context *context, size_t index, const lw_tensor *tensor) {
-  lw_status status = context_bind_checked(context, index, tensor, true, 0);
-  return context == NULL ? status : context_end(context, status);
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
+  return context_end(context, context_bind_checked(context, index, tensor, true, 0));
 }
 
 lw_status lw_context_bind_output(lw_context *context, size_t index, const lw_tensor *tensor) {
-  lw_status status = context_bind_checked(context, index, tensor, false, 0);
-  return context == NULL ? status : context_end(context, status);
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
+  return context_end(context, context_bind_checked(context, index, tensor, false, 0));
 }
 
 /* ---- copies around a run ----- */
@@ -363,6 +392,30 @@ static lw_status context_take_error(lw_context *context, const lw_context *runne
   return lw__fail(&context->diag, status, "", "%s", lw_context_error(runner));
 }
 
+static lw_status context_submit(lw_context *context) {
+  lw_context *runner;
+  LW_TRY(context_runner(context, &runner));
+  if (runner != context) {
+    LW_TRY(context_take_error(context, runner, lw_context_submit(runner)));
+  } else {
+    LW_TRY(
+        lw__states_bind(context->model, context->states, context->rt, NULL, false, &context->diag));
+    LW_TRY(staging_move_all(context, true));
+    LW_TRY(lw__rt_submit(context->rt, &context->diag));
+    lw__states_step(context->model, context->states);
+  }
+  context->running = runner;
+  return LW_OK;
+}
+
+static lw_status context_wait(lw_context *context) {
+  lw_context *runner = context->running;
+  context->running = NULL;
+  if (runner != context) return context_take_error(context, runner, lw_context_wait(runner));
+  LW_TRY(lw__rt_wait(context->rt, &context->diag));
+  return staging_move_all(context, false);
+}
+
 static lw_status context_run(lw_context *context) {
   lw_context *runner;
   LW_TRY(context_runner(context, &runner));
@@ -376,8 +429,18 @@ static lw_status context_run(lw_context *context) {
 }
 
 lw_status lw_context_run(lw_context *context) {
-  if (context == NULL) return LW_STATUS_USAGE;
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_run(context));
+}
+
+lw_status lw_context_submit(lw_context *context) {
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
+  return context_end(context, context_submit(context));
+}
+
+lw_status lw_context_wait(lw_context *context) {
+  LW_TRY(context_enter(context, CONTEXT_SUBMITTED));
+  return context_end(context, context_wait(context));
 }
 
 static lw_status context_enqueue(lw_context *context, void *stream) {
@@ -400,7 +463,7 @@ static lw_status context_enqueue(lw_context *context, void *stream) {
 }
 
 lw_status lw_context_enqueue(lw_context *context, void *cuda_stream) {
-  if (context == NULL) return LW_STATUS_USAGE;
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_enqueue(context, cuda_stream));
 }
 
@@ -420,12 +483,12 @@ static lw_status context_state(lw_context *context, size_t input, const lw_tenso
 }
 
 lw_status lw_context_set_state(lw_context *context, size_t input, const lw_tensor *tensor) {
-  if (context == NULL) return LW_STATUS_USAGE;
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_state(context, input, tensor, true));
 }
 
 lw_status lw_context_get_state(lw_context *context, size_t input, const lw_tensor *tensor) {
-  if (context == NULL) return LW_STATUS_USAGE;
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_state(context, input, tensor, false));
 }
 
@@ -453,7 +516,7 @@ static lw_status context_output_dims(lw_context *context, size_t index, int64_t 
 }
 
 lw_status lw_context_output_dims(lw_context *context, size_t index, int64_t *out_dims) {
-  if (context == NULL) return LW_STATUS_USAGE;
+  LW_TRY(context_enter(context, CONTEXT_IDLE));
   return context_end(context, context_output_dims(context, index, out_dims));
 }
 

@@ -266,6 +266,7 @@ lw_status lw__rt_context_create_with(lw_rt_program *program, const lw_rt_context
   lw_rt_context *context = memory;
   memset(context, 0, sizeof *context);
   atomic_init(&context->busy, false);
+  atomic_init(&context->submitted, false);
   context->program = program;
   context->stale = true;
   context->arena = options->arena;
@@ -408,6 +409,24 @@ static lw_status context_prepare(lw_rt_context *context, lw_diag *diag) {
 static lw_status context_take(lw_rt_context *context, lw_diag *diag) {
   if (!atomic_exchange(&context->busy, true)) return LW_OK;
   return lw__fail(diag, LW_STATUS_USAGE, "run", "this context is already running");
+}
+
+lw_status lw__rt_submit(lw_rt_context *context, lw_diag *diag) {
+  LW_TRY(context_take(context, diag));
+  lw_status status = context_prepare(context, diag);
+  if (status == LW_OK) status = context->program->device->backend->context_submit(context, diag);
+  atomic_store(&context->submitted, status == LW_OK);
+  if (status != LW_OK) atomic_store(&context->busy, false);
+  return status;
+}
+
+lw_status lw__rt_wait(lw_rt_context *context, lw_diag *diag) {
+  if (!atomic_exchange(&context->submitted, false)) {
+    return lw__fail(diag, LW_STATUS_USAGE, "wait", "no run of this context is in flight");
+  }
+  lw_status status = context->program->device->backend->context_wait(context, diag);
+  atomic_store(&context->busy, false);
+  return status;
 }
 
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) {

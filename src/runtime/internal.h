@@ -143,6 +143,7 @@ typedef struct lw_rt_binding {
   void *data;    /* the caller's */
   void *address; /* what kernels see: |data| or |staging| */
   void *staging; /* device memory of the context, made when a run first needs it */
+  void *pinned;  /* host memory between |data| and |staging|, made when first needed */
   size_t bytes;  /* of |data|: fewer than the whole when rows are missing at the end */
   bool bound, on_device, stage;
 } lw_rt_binding;
@@ -152,6 +153,7 @@ struct lw_rt_context {
   void *state;
   lw_arena memory; /* host memory of this struct's arrays */
   atomic_bool busy;
+  atomic_bool submitted; /* busy until somebody waits */
   bool stale; /* a binding changed since |slots| were computed */
   lw_rt_binding *inputs, *outputs;
   void **slots;
@@ -185,6 +187,10 @@ struct lw_rt_backend {
   lw_status (*context_run)(lw_rt_context *context, lw_diag *diag);
   /* Runs and waits, and puts the times of its kernels into |spans|. */
   lw_status (*context_trace)(lw_rt_context *context, lw_rt_spans *spans, lw_diag *diag);
+  /* Begins a run with copies of host memory in between; wait ends it. A run that failed to begin
+   * has nothing in flight. */
+  lw_status (*context_submit)(lw_rt_context *context, lw_diag *diag);
+  lw_status (*context_wait)(lw_rt_context *context, lw_diag *diag);
   lw_status (*context_enqueue)(lw_rt_context *context, void *stream, lw_diag *diag);
   /* bytes >= 1. |what|: the memory's purpose, for messages. */
   lw_status (*alloc)(lw_rt_device *device, size_t bytes, const char *what, lw_diag *diag,

@@ -87,6 +87,12 @@ lw_status lw__rt_bind_rows(lw_rt_context *context, bool input, uint32_t index, v
 /* Runs and waits. On CUDA with memory on the device, the run begins after what the legacy default
  * stream holds; work in other streams that touches bound memory must have finished. */
 lw_status lw__rt_run(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
+/* A run in two halves, so that several contexts' uploads, runs and downloads overlap: submit begins
+ * it and returns (host memory that is bound may be changed at once: it was copied), wait ends it
+ * and fills the outputs. In between the context is busy. CPU and null devices run while they
+ * submit. */
+lw_status lw__rt_submit(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
+lw_status lw__rt_wait(lw_rt_context *context, lw_diag *diag) LW_MUST_CHECK;
 /* Puts a run into the caller's CUDA stream (CUstream; NULL: the legacy default stream) without
  * waiting; all bindings must be on the device. CPU and null devices run synchronously. Runs of one
  * context in different streams come one after the other, and destroying the context waits for them.

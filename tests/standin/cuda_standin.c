@@ -505,6 +505,26 @@ int cuMemAlloc_v2(lw_cu_address *address, size_t bytes) {
   return 0;
 }
 
+int cuMemHostAlloc(void **memory, size_t bytes, unsigned int flags) {
+  CALL();
+  NEEDS_CONTEXT();
+  NOT_IN_CAPTURE();
+  if (bytes == 0 || flags != 0) return INVALID_VALUE;
+  *memory = malloc(bytes);
+  if (*memory == NULL) return 2;
+  standin.live_pinned++;
+  return 0;
+}
+
+int cuMemFreeHost(void *memory) {
+  CLEANUP();
+  NEEDS_CONTEXT();
+  work_finish_all();
+  free(memory);
+  standin.live_pinned--;
+  CLEANED();
+}
+
 int cuMemFree_v2(lw_cu_address address) {
   CLEANUP();
   NEEDS_CONTEXT();

@@ -18,7 +18,7 @@ typedef struct lw_standin_state {
   char refuse[96];    /* a kernel of which no block fits on the device */
   /* found out */
   uint64_t calls, launches, copies, fills, waits;
-  uint64_t live_memory, live_modules, live_streams, live_events, live_graphs, retains,
+  uint64_t live_pinned, live_memory, live_modules, live_streams, live_events, live_graphs, retains,
       context_depth, live_captures;
   uint64_t maps; /* tensor maps made */
   uint64_t graph_launches, graph_edits, early_edges;

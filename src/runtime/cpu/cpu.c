@@ -203,6 +203,11 @@ static lw_status cpu_trace(lw_rt_context *context, lw_rt_spans *spans, lw_diag *
   return LW_OK;
 }
 
+static lw_status cpu_wait(lw_rt_context *context, lw_diag *diag) {
+  (void)context, (void)diag;
+  return LW_OK;
+}
+
 static lw_status cpu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
   (void)stream;
   return cpu_run(context, diag);
@@ -261,6 +266,8 @@ const lw_rt_backend lw__rt_backend_cpu = {
     .context_close = cpu_context_close,
     .context_run = cpu_run,
     .context_trace = cpu_trace,
+    .context_submit = cpu_run,
+    .context_wait = cpu_wait,
     .context_enqueue = cpu_enqueue,
     .alloc = cpu_alloc,
     .free = cpu_free,

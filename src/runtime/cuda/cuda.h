@@ -17,6 +17,7 @@ typedef struct lw_cu_gpu { /* lw_rt_device.state */
   size_t l2_bytes;
   uint32_t graph_min_steps;
   char *cupti_path;  /* own copy; NULL: where it is usually */
+  int greatest_priority; /* of a stream: the most negative number; 0 where all are equal */
   int high_priority; /* of critical steps: one above the usual 0; 0 where there is only one */
   atomic_int lost;  /* an error broke the context: nothing works any more until the process ends */
   char lost_how[200]; /* that error; complete once |lost| is LW_CU_LOST */
@@ -103,6 +104,8 @@ lw_status lw__cu_lanes_put(lw_rt_program *program, const lw_cu_lanes *lanes, voi
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag);
 void lw__cu_context_close(lw_rt_context *context);
 lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag);
+lw_status lw__cu_submit(lw_rt_context *context, lw_diag *diag);
+lw_status lw__cu_wait(lw_rt_context *context, lw_diag *diag);
 lw_status lw__cu_enqueue(lw_rt_context *context, void *stream, lw_diag *diag);
 /* The next run builds its graph anew. */
 void lw__cu_context_forget_graph(lw_rt_context *context);

@@ -107,6 +107,7 @@ static lw_status gpu_find_priorities(lw_cu_gpu *gpu, lw_diag *diag) {
   if (driver->priority_range == NULL || driver->stream_create_priority == NULL) return LW_OK;
   LW_TRY(lw__cu_check(gpu, driver->priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange",
                       NULL, diag));
+  gpu->greatest_priority = greatest < 0 ? greatest : 0;
   gpu->high_priority = greatest < 0 ? -1 : 0;
   return LW_OK;
 }
@@ -279,6 +280,8 @@ const lw_rt_backend lw__rt_backend_cuda = {
     .context_close = lw__cu_context_close,
     .context_run = lw__cu_run,
     .context_trace = lw__cu_trace,
+    .context_submit = lw__cu_submit,
+    .context_wait = lw__cu_wait,
     .context_enqueue = lw__cu_enqueue,
     .alloc = cuda_alloc,
     .free = cuda_free,

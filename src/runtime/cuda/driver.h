@@ -158,6 +158,8 @@ enum {
     (int *blocks, lw_cu_function function, int block_threads, size_t shared_bytes))               \
   X(memory_alloc, cuMemAlloc_v2, (lw_cu_address * address, size_t bytes))                         \
   X(memory_free, cuMemFree_v2, (lw_cu_address address))                                           \
+  X(host_alloc, cuMemHostAlloc, (void **memory, size_t bytes, unsigned int flags))                \
+  X(host_free, cuMemFreeHost, (void *memory))                                                     \
   X(copy_in, cuMemcpyHtoDAsync_v2,                                                                \
     (lw_cu_address to, const void *from, size_t bytes, lw_cu_stream stream))                      \
   X(copy_out, cuMemcpyDtoHAsync_v2,                                                               \

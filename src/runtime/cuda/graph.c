@@ -118,14 +118,17 @@ static int put_early_edges(const lw_rt_program *program, const lw_cu_driver *dri
   return LW_CU_SUCCESS;
 }
 
-/* Critical kernels get the multiprocessors first. */
-static bool has_priorities(const lw_cu_gpu *gpu, const lw_rt_segment *segment) {
-  return segment->has_critical && gpu->high_priority != 0 && gpu->driver.node_set != NULL;
+/* Critical kernels get the multiprocessors first, unless the whole context has a priority, that of
+ * its stream. */
+static bool has_priorities(const lw_rt_context *context) {
+  const lw_cu_gpu *gpu = context->program->device->state;
+  return context->priority == 0 && context->program->run.has_critical && gpu->high_priority != 0 &&
+         gpu->driver.node_set != NULL;
 }
 
-static int set_priority(const lw_cu_gpu *gpu, const lw_rt_segment *segment, const lw_rt_step *step,
-                        lw_cu_node node) {
-  if (!step->critical || !has_priorities(gpu, segment)) return LW_CU_SUCCESS;
+static int set_priority(const lw_rt_context *context, const lw_rt_step *step, lw_cu_node node) {
+  const lw_cu_gpu *gpu = context->program->device->state;
+  if (!step->critical || !has_priorities(context)) return LW_CU_SUCCESS;
   lw_cu_node_value value = {.priority = gpu->high_priority};
   return gpu->driver.node_set(node, LW_CU_NODE_PRIORITY, &value);
 }
@@ -156,7 +159,7 @@ static int put_node(lw_rt_context *context, lw_cu_replay *replay, void **paramet
     int result = driver->graph_kernel(node, replay->graph, replay->deps, deps, &kernel);
     if (result != LW_CU_SUCCESS) return result;
     *out_call = "cuGraphKernelNodeSetAttribute";
-    result = set_priority(gpu, &program->run, step, *node);
+    result = set_priority(context, step, *node);
     if (result != LW_CU_SUCCESS) return result;
     *out_call = "cuGraphAddDependencies";
     return put_early_edges(program, driver, replay, id);
@@ -197,7 +200,7 @@ static lw_status replay_build(lw_rt_context *context, lw_cu_replay *replay, void
     LW_TRY(put_checked(context, replay, parameters, i, true, diag));
   }
   atomic_fetch_add(&program->device->allocations, 1);
-  unsigned long long flags = has_priorities(gpu, segment) ? LW_CU_GRAPH_NODE_PRIORITY : 0;
+  unsigned long long flags = has_priorities(context) ? LW_CU_GRAPH_NODE_PRIORITY : 0;
   LW_TRY(lw__cu_check_steps(program, segment,
                             gpu->driver.graph_instantiate(&replay->exec, replay->graph, flags),
                             "cuGraphInstantiate", diag));

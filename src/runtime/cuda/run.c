@@ -1,11 +1,14 @@
 /* run.c: contexts on the GPU: one stream each, two events around the steps, staging copies at both
  * ends. */
+#include <string.h>
+
 #include "runtime/cuda/cuda.h"
 
 typedef struct cu_context { /* lw_rt_context.state */
   lw_cu_stream stream;
   lw_cu_event start, end, last; /* |last|: the end of the last run in a caller's stream */
   bool has_stream, has_start, has_end, has_last;
+  bool pinned; /* host memory of this run is that of |pinned| */
   bool flying; /* |last| was recorded, and nobody has waited for it */
   lw_cu_stream flying_in;
   void **parameters;
@@ -19,6 +22,11 @@ static lw_status context_make_objects(lw_rt_context *context, cu_context *state,
   lw_cu_gpu *gpu = program->device->state;
   const lw_cu_driver *driver = &gpu->driver;
   int priority = program->run.critical_lane == 0 ? gpu->high_priority : 0;
+  if (context->priority != 0) {
+    priority = context->priority > 0                        ? 0
+               : context->priority < gpu->greatest_priority ? gpu->greatest_priority
+                                                            : context->priority;
+  }
   LW_TRY(lw__cu_stream_create(gpu, priority, &state->stream, diag));
   state->has_stream = true;
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->start, LW_CU_EVENT_DEFAULT),
@@ -52,6 +60,12 @@ lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
   return status;
 }
 
+static void free_pinned(lw_cu_gpu *gpu, const lw_rt_binding *bindings, uint32_t count) {
+  for (uint32_t i = 0; bindings != NULL && i < count; i++) {
+    if (bindings[i].pinned != NULL) (void)gpu->driver.host_free(bindings[i].pinned);
+  }
+}
+
 void lw__cu_context_close(lw_rt_context *context) {
   cu_context *state = context->state;
   lw_cu_gpu *gpu = context->program->device->state;
@@ -64,6 +78,8 @@ void lw__cu_context_close(lw_rt_context *context) {
   }
   lw__cu_lanes_close(gpu, &state->lanes);
   lw__cu_replay_deinit(context, &state->replay);
+  free_pinned(gpu, context->inputs, context->program->input_count);
+  free_pinned(gpu, context->outputs, context->program->output_count);
   if (state->has_start) (void)gpu->driver.event_destroy(state->start);
   if (state->has_end) (void)gpu->driver.event_destroy(state->end);
   if (state->has_last) (void)gpu->driver.event_destroy(state->last);
@@ -83,6 +99,12 @@ void lw__cu_context_forget_graph(lw_rt_context *context) {
 
 static lw_cu_address run_address(const void *ptr) { return (lw_cu_address)(uintptr_t)ptr; }
 
+/* The host side of a copy. */
+static void *run_host(const lw_rt_context *context, const lw_rt_binding *binding) {
+  const cu_context *state = context->state;
+  return state->pinned ? binding->pinned : binding->data;
+}
+
 static lw_status run_stage_inputs(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
   lw_rt_program *program = context->program;
   lw_cu_gpu *gpu = program->device->state;
@@ -91,8 +113,9 @@ static lw_status run_stage_inputs(lw_rt_context *context, lw_cu_stream stream, l
     if (!lw__rt_binding_staged(input)) continue;
     size_t bytes = input->bytes;
     lw_cu_address to = run_address(input->address);
-    int result = input->on_device ? gpu->driver.copy(to, run_address(input->data), bytes, stream)
-                                  : gpu->driver.copy_in(to, input->data, bytes, stream);
+    int result = input->on_device
+                     ? gpu->driver.copy(to, run_address(input->data), bytes, stream)
+                     : gpu->driver.copy_in(to, run_host(context, input), bytes, stream);
     LW_TRY(lw__cu_check(gpu, result, input->on_device ? "cuMemcpyDtoDAsync" : "cuMemcpyHtoDAsync",
                         program->inputs[i].name, diag));
   }
@@ -109,7 +132,7 @@ static lw_status run_stage_outputs(lw_rt_context *context, lw_cu_stream stream, 
     lw_cu_address from = run_address(output->address);
     int result = output->on_device
                      ? gpu->driver.copy(run_address(output->data), from, bytes, stream)
-                     : gpu->driver.copy_out(output->data, from, bytes, stream);
+                     : gpu->driver.copy_out(run_host(context, output), from, bytes, stream);
     LW_TRY(lw__cu_check(gpu, result, output->on_device ? "cuMemcpyDtoDAsync" : "cuMemcpyDtoHAsync",
                         program->outputs[i].name, diag));
   }
@@ -230,16 +253,11 @@ static lw_status run_time(lw_rt_context *context, lw_diag *diag) {
   return LW_OK;
 }
 
-lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
+/* Waits for what was begun; |status| is what beginning it came to. */
+static lw_status run_finish(lw_rt_context *context, lw_status status, lw_diag *diag) {
   cu_context *state = context->state;
   lw_rt_program *program = context->program;
   lw_cu_gpu *gpu = program->device->state;
-  lw_cu_scope scope;
-  LW_TRY(lw__cu_enter(gpu, diag, &scope));
-  lw_status status = LW_OK;
-  if (run_uses_device_memory(context)) status = run_after_default_stream(context, diag);
-  if (status == LW_OK) status = run_put_own(context, diag);
-  context->launched_ns = lw__now_ns();
   /* Also after an error: copies that were begun must not touch the caller's memory later. */
   lw_status waited =
       lw__cu_check_steps(program, &program->run, gpu->driver.stream_wait(state->stream),
@@ -247,10 +265,84 @@ lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
   if (status != LW_OK) lw__cu_lanes_wait(gpu, &state->lanes);
   if (status == LW_OK) status = waited;
   if (status == LW_OK) state->flying = false;
-  if (status == LW_OK) status = run_time(context, diag);
+  return status == LW_OK ? run_time(context, diag) : status;
+}
+
+static lw_status run_begin(lw_rt_context *context, lw_diag *diag) {
+  if (run_uses_device_memory(context)) LW_TRY(run_after_default_stream(context, diag));
+  LW_TRY(run_put_own(context, diag));
+  context->launched_ns = lw__now_ns();
+  return LW_OK;
+}
+
+lw_status lw__cu_run(lw_rt_context *context, lw_diag *diag) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  state->pinned = false;
+  lw_status status = run_finish(context, run_begin(context, diag), diag);
   lw__cu_leave(gpu, scope);
   return status;
 }
+
+/* ---- runs in two halves ---- */
+
+static bool is_on_host(const lw_rt_binding *binding) {
+  return lw__rt_binding_staged(binding) && !binding->on_device;
+}
+
+static lw_status make_pinned(lw_rt_device *device, lw_rt_binding *bindings, const lw_rt_io *ios,
+                             uint32_t count, lw_diag *diag) {
+  lw_cu_gpu *gpu = device->state;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!is_on_host(&bindings[i]) || bindings[i].pinned != NULL) continue;
+    int result = gpu->driver.host_alloc(&bindings[i].pinned, (size_t)ios[i].bytes, 0);
+    if (result != LW_CU_SUCCESS) bindings[i].pinned = NULL;
+    atomic_fetch_add(&device->allocations, 1);
+    LW_TRY(lw__cu_check(gpu, result, "cuMemHostAlloc", ios[i].name, diag));
+  }
+  return LW_OK;
+}
+
+static lw_status submit_begin(lw_rt_context *context, lw_diag *diag) {
+  const lw_rt_program *program = context->program;
+  lw_rt_device *device = program->device;
+  LW_TRY(make_pinned(device, context->inputs, program->inputs, program->input_count, diag));
+  LW_TRY(make_pinned(device, context->outputs, program->outputs, program->output_count, diag));
+  for (uint32_t i = 0; i < program->input_count; i++) {
+    const lw_rt_binding *input = &context->inputs[i];
+    if (is_on_host(input)) memcpy(input->pinned, input->data, input->bytes);
+  }
+  return run_begin(context, diag);
+}
+
+lw_status lw__cu_submit(lw_rt_context *context, lw_diag *diag) {
+  cu_context *state = context->state;
+  lw_cu_gpu *gpu = context->program->device->state;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  state->pinned = true;
+  lw_status status = submit_begin(context, diag);
+  if (status != LW_OK) status = run_finish(context, status, diag);
+  lw__cu_leave(gpu, scope);
+  return status;
+}
+
+lw_status lw__cu_wait(lw_rt_context *context, lw_diag *diag) {
+  lw_cu_gpu *gpu = context->program->device->state;
+  lw_cu_scope scope;
+  LW_TRY(lw__cu_enter(gpu, diag, &scope));
+  lw_status status = run_finish(context, LW_OK, diag);
+  lw__cu_leave(gpu, scope);
+  for (uint32_t i = 0; i < context->program->output_count && status == LW_OK; i++) {
+    const lw_rt_binding *output = &context->outputs[i];
+    if (is_on_host(output)) memcpy(output->data, output->pinned, output->bytes);
+  }
+  return status;
+}
+
+/* ---- in the caller's stream ---- */
 
 static lw_status run_check_device_memory(const lw_rt_binding *bindings, const lw_rt_io *ios,
                                          uint32_t count, lw_diag *diag) {

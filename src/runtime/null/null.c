@@ -47,6 +47,11 @@ static lw_status null_trace(lw_rt_context *context, lw_rt_spans *spans, lw_diag 
   return lw__fail(diag, LW_STATUS_UNSUPPORTED, "null", "this device runs no kernels");
 }
 
+static lw_status null_wait(lw_rt_context *context, lw_diag *diag) {
+  (void)context, (void)diag;
+  return LW_OK;
+}
+
 static lw_status null_enqueue(lw_rt_context *context, void *stream, lw_diag *diag) {
   (void)context, (void)stream, (void)diag;
   return LW_OK;
@@ -92,6 +97,8 @@ const lw_rt_backend lw__rt_backend_null = {
     .context_close = null_context_close,
     .context_run = null_run,
     .context_trace = null_trace,
+    .context_submit = null_run,
+    .context_wait = null_wait,
     .context_enqueue = null_enqueue,
     .alloc = null_alloc,
     .free = null_free,
