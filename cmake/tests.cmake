@@ -19,6 +19,7 @@ file(GLOB testlib_sources CONFIGURE_DEPENDS ${tests_dir}/lib/*.c)
 if(testlib_sources)
   add_library(lw_testlib STATIC ${testlib_sources})
   target_compile_options(lw_testlib PRIVATE ${LW_WARNINGS})
+  target_compile_definitions(lw_testlib PRIVATE LW_BUILD_DIR="${PROJECT_BINARY_DIR}")
   target_include_directories(lw_testlib PRIVATE ${PROJECT_SOURCE_DIR}/src ${tests_dir}
                                                 ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(lw_testlib PUBLIC PkgConfig::cmocka)

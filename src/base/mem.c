@@ -14,7 +14,7 @@ static _Atomic uint64_t mem_requests;
 
 uint64_t lw__mem_count(void) { return atomic_load(&mem_requests); }
 
-void lw__mem_fail_at(uint64_t n) { atomic_store(&mem_fail_countdown, n); }
+uint64_t lw__mem_fail_at(uint64_t n) { return atomic_exchange(&mem_fail_countdown, n); }
 
 /* True for the one allocation that the test hook chose. */
 static bool mem_must_fail(void) {
