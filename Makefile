@@ -3,7 +3,7 @@
 
 help:
 	@echo "make build    build the library and the command line: build/release/lawson"
-	@echo "make test     everything that CI runs: set up, three builds (gcc, sanitizers, clang), all tests"
+	@echo "make test     everything that CI runs: set up, four builds (gcc, two with sanitizers, clang), all tests"
 	@echo "make demo     fuse and run a model"
 	@echo "make check    layers and formatting of the sources"
 	@echo "make format   format the sources"
@@ -17,9 +17,11 @@ build:
 test: build
 	cmake --preset asan
 	cmake --build --preset asan
+	cmake --preset tsan
+	cmake --build --preset tsan
 	cmake --preset clang
 	cmake --build --preset clang
-	tools/run_tests build/release build/asan
+	tools/run_tests build/release build/asan build/tsan
 
 demo: build
 	tools/demo

@@ -7,6 +7,7 @@
 #   tests/fuzz/fuzz_<x>.c               a fuzz target (LLVMFuzzerTestOneInput) that links every module.
 #                                       With LW_FUZZ (clang) it is a libFuzzer program; else the test
 #                                       fuzz_<x> feeds it tests/data/fuzz/<x>/* and small changes of it.
+#   With the thread sanitizer only what runs in several threads is built (lw_thread_tests).
 #   tests/<folder>/tests.cmake          included as it is, for what these rules cannot say.
 #   tests/lib/*.c                       helpers (lw_testlib, #include "lib/<x>.h") for all programs.
 # Exit status 77 means skipped. Scripts see LW_SOURCE_DIR, LW_BUILD_DIR and LW_CLI.
@@ -71,7 +72,14 @@ function(lw_program target source)
                                           Threads::Threads dl m)
 endfunction()
 
+# The thread sanitizer's build has these tests alone: what runs in several threads.
+set(lw_thread_tests test_runtime_pool test_runtime_cpu test_runtime_cuda test_api_api
+                    test_standin_threads)
+
 function(lw_test_program target source label)
+  if(LW_SANITIZE STREQUAL "thread" AND NOT target IN_LIST lw_thread_tests)
+    return()
+  endif()
   lw_program(${target} ${source} ${ARGN})
   add_test(NAME ${target} COMMAND ${target})
   lw_set_test_properties(${target} ${label})
@@ -102,6 +110,8 @@ foreach(source IN LISTS suite_files)
     continue()
   elseif(folder STREQUAL "tools" AND LW_SANITIZE)
     continue() # these run nothing that was built
+  elseif(LW_SANITIZE STREQUAL "thread" AND NOT test IN_LIST lw_thread_tests)
+    continue()
   elseif(extension STREQUAL ".c")
     lw_test_program(${test} ${source} ${folder} ${LW_MODULES})
   elseif(extension STREQUAL ".py")
@@ -114,6 +124,9 @@ foreach(source IN LISTS suite_files)
 endforeach()
 
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/fuzz_*.c)
+if(LW_SANITIZE STREQUAL "thread")
+  set(fuzz_sources "")
+endif()
 foreach(source IN LISTS fuzz_sources)
   cmake_path(GET source STEM target)
   string(REGEX REPLACE "^fuzz_" "" name ${target})
@@ -137,6 +150,9 @@ foreach(source IN LISTS fuzz_sources)
 endforeach()
 
 file(GLOB suite_lists CONFIGURE_DEPENDS ${tests_dir}/*/tests.cmake)
+if(LW_SANITIZE STREQUAL "thread")
+  set(suite_lists ${tests_dir}/standin/tests.cmake)
+endif()
 foreach(list_file IN LISTS suite_lists)
   include(${list_file})
 endforeach()

@@ -35,6 +35,13 @@ lw_nvrtc_standin_state *lw_small_nvrtc(void) { return state_of(nvrtc_library, "l
 
 void *lw_small_driver_symbol(const char *name) { return symbol_of(driver_library, name); }
 
+void lw_small_bury(void) {
+  lw_standin_bury_function *bury;
+  void *symbol = symbol_of(driver_library, "lw_standin_bury");
+  memcpy(&bury, &symbol, sizeof symbol);
+  bury();
+}
+
 const char *lw_small_leftovers(void) {
   const lw_standin_state *d = lw_small_driver();
   if (d->violations != 0) return d->violation;

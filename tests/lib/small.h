@@ -10,6 +10,8 @@
 /* Their states; the process ends when the libraries are not there. */
 lw_standin_state *lw_small_driver(void);
 lw_nvrtc_standin_state *lw_small_nvrtc(void);
+/* After an error that lost the device. */
+void lw_small_bury(void);
 /* A function of the look-alike of the driver. */
 void *lw_small_driver_symbol(const char *name);
 /* Something on the device that is not freed, or a broken rule, as words; NULL: nothing. */

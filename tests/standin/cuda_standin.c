@@ -18,6 +18,7 @@
 #include "standin/translate.h"
 
 __attribute__((visibility("default"))) lw_standin_state *lw_standin(void);
+__attribute__((visibility("default"))) void lw_standin_bury(void);
 
 lw_standin_state standin = {
     .device_count = 1, .arch_major = 9, .arch_minor = 0, .driver_version = 12040};
@@ -222,6 +223,13 @@ int standin_put(const char *call, lw_cu_stream stream, op operation) {
   if (s->capture != NULL) return standin_capture_op(s, operation);
   work_put(&s->place, operation);
   return 0;
+}
+
+void lw_standin_bury(void) {
+  ENTER;
+  work_drop_all();
+  memory_free_all();
+  standin.live_memory = 0;
 }
 
 /* ---- the driver's functions ---- */

@@ -102,6 +102,10 @@ bool memory_free(void *memory) {
   return false;
 }
 
+void memory_free_all(void) {
+  while (blocks != NULL) (void)memory_free(blocks->start);
+}
+
 /* The block that has |at| in it or in its guard zones. */
 static const block *find(const char *at) {
   if (at < lowest || at >= highest) return NULL;

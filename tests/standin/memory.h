@@ -9,6 +9,7 @@
 /* Aligned to 256 bytes and filled with NaNs. NULL when there is none. */
 void *memory_alloc(size_t bytes);
 bool memory_free(void *memory); /* false: no such block */
+void memory_free_all(void);
 /* Whether the bytes lie in one block. */
 bool memory_holds(const void *at, size_t bytes);
 /* Whether somebody touched a guard zone since the last call, and how. Looks at all blocks. */

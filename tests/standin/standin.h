@@ -32,6 +32,10 @@ typedef struct lw_standin_state {
 /* "lw_standin": gives the one state. A process that never calls it is ended by a violation. */
 typedef lw_standin_state *lw_standin_function(void);
 
+/* "lw_standin_bury": frees the memory of a context that an error lost, as the end of the process
+ * would; nothing else is alive then. */
+typedef void lw_standin_bury_function(void);
+
 /* "lw_nvrtc_standin" the same for NVRTC. */
 typedef struct lw_nvrtc_standin_state {
   uint64_t fail_at; /* the n-th call from now fails with fail_code; 0: none */

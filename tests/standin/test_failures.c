@@ -97,6 +97,7 @@ static void clean(const way *w, int which, uint64_t n, bool lost) {
   if (left != NULL && !(lost && driver->violations == 0)) complain(w, which, n, left, "");
   const lw_standin_state fresh = {
       .device_count = 1, .arch_major = 9, .driver_version = 12040, .seed = driver->seed};
+  if (lost) lw_small_bury();
   if (left != NULL) *driver = fresh;
 }
 

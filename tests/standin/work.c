@@ -236,6 +236,8 @@ void work_drop(work_place *place) {
   if (place->last != NULL) finish(place->last, true);
 }
 
+void work_drop_all(void) { finish(NULL, true); }
+
 bool work_any(bool (*matches)(const op *operation, const void *data), const void *data) {
   for (const work *w = first_work; w != NULL; w = w->next) {
     if (!w->done && matches(&w->operation, data)) return true;

@@ -48,6 +48,7 @@ void work_finish_all(void);
 bool work_is_pending(const work_place *place);
 /* Forgets it, and whatever must come before it: the device failed. */
 void work_drop(work_place *place);
+void work_drop_all(void);
 /* Whether any work that is not done satisfies |matches|. */
 bool work_any(bool (*matches)(const op *operation, const void *data), const void *data);
 

@@ -19,6 +19,7 @@ static const char library[] = LW_BUILD_DIR "/libcuda_standin.so";
 static lw_rt_device_options options = {.cuda_path = library};
 static bool graphs = true;
 static lw_standin_state *standin;
+static lw_standin_bury_function *bury;
 /* The driver as the tests use it beside the runtime. */
 #define MEMBER(name, symbol, parameters) static lw_cu_result(*cu_##name) parameters;
 LW_CU_SYMBOLS(MEMBER)
@@ -36,6 +37,8 @@ static int load_standin(void **state) {
   void *symbol = dlsym(handle, "lw_standin");
   memcpy(&function, &symbol, sizeof symbol);
   standin = function();
+  symbol = dlsym(handle, "lw_standin_bury");
+  memcpy(&bury, &symbol, sizeof symbol);
 #define FIND(name, symbol_name, parameters) \
   symbol = dlsym(handle, #symbol_name);     \
   memcpy(&cu_##name, &symbol, sizeof symbol);
@@ -487,6 +490,7 @@ static uint64_t fail_each_call(int code, lw_status want) {
       close_stream(stream);
       assert_nothing_left();
     } else { /* of the lost context nothing can be freed */
+      bury();
       close_stream(stream);
       assert_clean();
       assert_int_equal(standin->retains, 0);
