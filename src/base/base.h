@@ -56,8 +56,8 @@ static inline bool lw__add_i64(int64_t a, int64_t b, int64_t *out) {
  * |lw__mem_resize| is realloc; bytes 0 frees; on failure *ptr is unchanged. Alignment: 16. */
 lw_status lw__mem_resize(void **ptr, size_t bytes) LW_MUST_CHECK;
 void lw__mem_free(void *ptr);
-/* Test hook: the n-th allocation from now fails (n >= 1), that one alone; 0 turns it off. Gives what
- * was left of the last such number: 0 when that allocation has come. */
+/* Test hook: the n-th allocation from now fails (n >= 1), that one alone; 0 turns it off. Gives
+ * what was left of the last such number: 0 when that allocation has come. */
 uint64_t lw__mem_fail_at(uint64_t n);
 /* How often memory was asked for since the process began. This atomic counter and that of the hook
  * are the mutable globals of the library, beside what CUPTI's callbacks need. */
