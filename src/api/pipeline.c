@@ -5,6 +5,7 @@
 
 #include "compiler/emit/emit.h"
 #include "compiler/lower/lower.h"
+#include "compiler/lower/side.h"
 #include "compiler/pass/pass.h"
 #include "compiler/pass/widen.h"
 #include "compiler/sched/assemble.h"
@@ -35,6 +36,7 @@ typedef struct pipeline {
   LW_VEC(const char *) names;
   LW_VEC(lw_build_job) jobs;
   LW_VEC(lw_hash) rejected; /* products that did not build well: the next configuration is taken */
+  bool apart;               /* a launch of several groups did not build well: no more of them */
   lw_kernel_fate *fates;    /* per kernel, in |out|'s arena */
 } pipeline;
 
@@ -216,6 +218,10 @@ static lw_status step_lower(pipeline *p) {
     const lw_group *group = &fusion->groups.data[i];
     LW_TRY(lw__lower_group(&p->regions, group->nodes.data, group->nodes.count, &options, p->diag,
                            &p->lowered[i]));
+  }
+  if (!p->options->fuse.off && !p->apart)
+    LW_TRY(lw__join_side_by_side(&p->regions, &options, fusion, p->lowered, p->diag));
+  for (uint32_t i = 0; i < fusion->groups.count; i++) {
     p->first_kernel[i] = p->launch_kernel.count;
     for (uint32_t l = 0; l < p->lowered[i].launches.count; l++)
       LW_TRY(intern_kernel(p, &p->lowered[i].launches.data[l].kernel));
@@ -439,6 +445,15 @@ static lw_status reject_products(pipeline *p, bool *out_again) {
 
 /* ---- again ------------------------------------------------------------------------------------*/
 
+/* A kernel of several groups that is of no use: the groups get launches of their own again. */
+static bool take_apart(pipeline *p) {
+  for (uint32_t g = 0; g < p->out->fusion.groups.count && !p->apart; g++)
+    if (p->lowered[g].joined != 0 &&
+        p->fates[p->launch_kernel.data[p->first_kernel[g]]].trouble != LW_TROUBLE_NONE)
+      return p->apart = true;
+  return false;
+}
+
 static lw_status step_split(pipeline *p, lw_fuse_options *fuse, uint32_t round, bool *out_again) {
   const lw_split_input in = {.graph = &p->out->graph,
                              .fusion = &p->out->fusion,
@@ -481,6 +496,7 @@ static lw_status fuse_and_build(pipeline *p, bool build_images) {
     LW_TRY(step_build(p));
     LW_TRY(step_try(p));
     LW_TRY(reject_products(p, &again)); /* each kernel at most once: it ends */
+    if (!again) again = take_apart(p);
     if (!again) LW_TRY(step_split(p, &fuse, round++, &again));
     if (!again) return LW_OK;
     forget_kernels(p);

@@ -32,8 +32,9 @@ static void count(const char *folder, const char *profile, counted *out) {
   for (uint32_t i = 0; i < compiled.plan.steps.count; i++) {
     const lw_plan_step *step = &compiled.plan.steps.data[i];
     out->launches += step->kind == LW_STEP_LAUNCH;
-    out->convolutions += step->cls && !strcmp(step->cls, "conv");
   }
+  for (uint32_t i = 0; i < compiled.fusion.groups.count; i++)
+    out->convolutions += compiled.fusion.groups.data[i].cls == LW_KCLASS_CONV;
   lw__compiled_deinit(&compiled);
   lw__graph_deinit(&graph);
   lw__diag_deinit(&diag);

@@ -10,6 +10,7 @@ const char *const lw__kclass_name[LW_KCLASS_COUNT] = {
     [LW_KCLASS_MAP] = "map",     [LW_KCLASS_REDUCE] = "reduce",
     [LW_KCLASS_SPLIT] = "split", [LW_KCLASS_TRANSPOSE] = "transpose",
     [LW_KCLASS_DOT] = "dot",     [LW_KCLASS_CONV] = "conv",
+    [LW_KCLASS_SIDE] = "side",
 };
 
 void lw__kernel_init(lw_kernel *kernel, lw_ktarget target, lw_kclass cls, uint32_t block_threads) {

@@ -114,6 +114,7 @@ typedef enum lw_kclass {
   LW_KCLASS_TRANSPOSE,
   LW_KCLASS_DOT,
   LW_KCLASS_CONV,
+  LW_KCLASS_SIDE, /* several kernels side by side (join.h) */
   LW_KCLASS_COUNT
 } lw_kclass;
 extern const char *const lw__kclass_name[LW_KCLASS_COUNT]; /* "map", "reduce", ... */

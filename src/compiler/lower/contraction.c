@@ -48,7 +48,7 @@ bool lw__contraction_stores_along(lw_region *region, lw_ix var) {
 
 lw_status lw__lower_contraction(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                 const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
-  if (options->target == LW_KTARGET_GPU && options->mma_tile == NULL) {
+  if (options->target == LW_KTARGET_GPU && options->mma_tile == NULL && options->threads == 0) {
     lw_status status = lw__lower_contraction_sm90(ctx, nodes, count, options, diag, out);
     if (status != LW_STATUS_UNSUPPORTED) return status;
   }

@@ -481,6 +481,7 @@ static bool choose(mma_nest *t, const lw_region *region, const mma_cut *cut,
       .b_along_k = cut->c_along_k,
       .profile = options->profile,
       .policy = options->policy,
+      .threads = options->threads,
   };
   side_init(t, &t->a, t->turned ? region->rhs : region->lhs, t->turned ? &t->n : &t->m,
             cut->a_along_k, 0);

@@ -25,6 +25,7 @@ typedef struct lw_launch {
 
 typedef struct lw_lowered {
   LW_VEC(lw_launch) launches;      /* in order; none for a group without elements */
+  uint32_t joined; /* how many of the groups that follow have their work in this one's launch */
   LW_VEC(uint64_t) scratch_bytes;
   const char *schedule; /* one phrase for reports: "rows of 128 threads, 4 wide, in registers"; in
                            |arena| */
@@ -43,6 +44,8 @@ typedef struct lw_lower_options {
   uint32_t rejected_count;
   bool sm90_always; /* products that suit sm_90a's own kernels take them, also where another kernel
                        is predicted to be faster (tests) */
+  uint32_t threads; /* 0: any; else what products on tensor cores shall have per block, if a tile
+                       can */
 } lw_lower_options;
 
 /* |nodes|: a group of lw__fuse. */

@@ -65,6 +65,7 @@ static bool keeps_limits(const lw_mma_tile *t, const lw_mma_problem *p) {
   if (tm % 16 != 0 || tm == 0 || tn % 8 != 0 || tn == 0 || tm * tn / 32 > most_sums) return false;
   if (t->warps_m * t->warps_n * t->warps_k > most_warps) return false;
   if (t->depth % (16 * t->warps_k) != 0) return false;
+  if (p->threads != 0 && lw__mma_tile_threads(t) != p->threads) return false;
   uint64_t shared = lw__mma_tile_shared_bytes(t, p);
   if (shared > p->profile->shared_bytes_per_block_optin) return false;
   if (p->policy == NULL) return true;

@@ -19,6 +19,7 @@ typedef struct lw_mma_problem {
   bool copied;                        /* both factors are copied asynchronously */
   const lw_device_profile *profile;
   const lw_resource_policy *policy; /* may be NULL */
+  uint32_t threads;                 /* of a block; 0: any */
 } lw_mma_problem;
 
 /* Elements from one line of a slice in shared memory to the next: lines of 8 in a matrix of 8 x 8

@@ -85,21 +85,25 @@ static lw_status buffer_of(assembler *a, lw_value_id v, uint32_t *out) {
 
 /* ---- steps ------------------------------------------------------------------------------------*/
 
-/* "conv1, relu (+3)": the distinct names of the model's nodes that a group does the work of. */
-static lw_status label_of(assembler *a, const lw_group *group, const char **out) {
+/* "conv1, relu (+3)": the distinct names of the model's nodes that the launch of group |id| does
+ * the work of. */
+static lw_status label_of(assembler *a, uint32_t id, const char **out) {
   lw_text text = {0};
   uint32_t named = 0, more = 0;
   const char *last = NULL;
-  for (uint32_t i = 0; i < group->nodes.count; i++) {
-    const char *name = lw__node(a->in->graph, group->nodes.data[i])->name;
-    if (!name || (last && !strcmp(last, name))) continue;
-    last = name;
-    if (named == 3) {
-      more++;
-      continue;
+  for (uint32_t g = id; g <= id + a->in->lowered[id].joined; g++) {
+    const lw_group *group = &a->in->fusion->groups.data[g];
+    for (uint32_t i = 0; i < group->nodes.count; i++) {
+      const char *name = lw__node(a->in->graph, group->nodes.data[i])->name;
+      if (!name || (last && !strcmp(last, name))) continue;
+      last = name;
+      if (named == 3) {
+        more++;
+        continue;
+      }
+      lw__text_add(&text, "%s%s", named ? ", " : "", name);
+      named++;
     }
-    lw__text_add(&text, "%s%s", named ? ", " : "", name);
-    named++;
   }
   if (more) lw__text_add(&text, " (+%u)", more);
   lw_status status = text.status;
@@ -189,13 +193,30 @@ static lw_sched_work launch_work(const assembler *a, const lw_plan_step *step,
                           step->predicted_us);
 }
 
+/* What a launch moves and computes: that of its group and of those that are joined to it. */
+static lw_group work_of(const assembler *a, uint32_t id) {
+  lw_group sum = a->in->fusion->groups.data[id];
+  for (uint32_t g = id + 1; g <= id + a->in->lowered[id].joined; g++) {
+    const lw_group *more = &a->in->fusion->groups.data[g];
+    sum.work.dram_bytes += more->work.dram_bytes;
+    sum.work.l2_bytes += more->work.l2_bytes;
+    sum.work.f32_flops += more->work.f32_flops;
+    sum.work.matrix_flops += more->work.matrix_flops;
+    sum.work.issue_slots += more->work.issue_slots;
+    sum.work.special_slots += more->work.special_slots;
+    sum.work.parallel_threads += more->work.parallel_threads;
+  }
+  if (a->in->lowered[id].joined != 0) sum.cost = lw__cost_launch(a->in->sched.profile, &sum.work);
+  return sum;
+}
+
 static lw_status add_group(assembler *a, uint32_t id, bool init) {
-  const lw_group *group = &a->in->fusion->groups.data[id];
+  const lw_group whole = work_of(a, id), *group = &whole;
   const lw_lowered *lowered = &a->in->lowered[id];
   uint32_t first_scratch = a->plan->buffers.count, repeated = 0;
   const char *label = NULL;
   bool *once;
-  LW_TRY(label_of(a, group, &label));
+  LW_TRY(label_of(a, id, &label));
   LW_TRY(lw__arena_alloc(&a->plan->arena, lowered->launches.count + 1u, sizeof *once, &once));
   for (uint32_t i = 0; i < lowered->launches.count; i++) {
     once[i] = init || launch_runs_once(a, lowered, i);
@@ -208,7 +229,7 @@ static lw_status add_group(assembler *a, uint32_t id, bool init) {
                          .label = label,
                          .group = id};
     step.kernel = a->in->launch_kernel[a->in->first_kernel[id] + i];
-    step.cls = lw__kclass_name[group->cls];
+    step.cls = lw__kclass_name[lowered->joined ? LW_KCLASS_SIDE : group->cls];
     uint32_t share = once[i] && !init ? 0 : init ? lowered->launches.count : repeated;
     step.traffic_bytes = share ? group->work.dram_bytes / share : 0;
     step.predicted_us = share ? group->cost.us / share : 0;
