@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <dlfcn.h>
 
+#include "graph/text.h"
 #include "lib/pgraph.h"
 #include "lib/trial.h"
 #include "standin/standin.h"
@@ -68,6 +69,28 @@ static void test_ends(void **state) {
                      .end = (lw_pgraph_end)e};
       check(&p);
     }
+}
+
+/* Heads that become rows again: the product that makes them stores rows, so the one that reads them
+ * finds a matrix. */
+static void test_heads(void **state) {
+  (void)state;
+  static const char text[] =
+      "%p = input f16[2, 4, 24, 32]\n"
+      "%v = input f16[2, 4, 32, 16]\n"
+      "%w = input f16[64, 48]\n"
+      "%3 = dot f16[2, 4, 24, 16] %p, %v\n"
+      "%4 = permute f16[2, 24, 4, 16] %3 perm=[0, 2, 1, 3]\n"
+      "%5 = reshape f16[48, 64] %4\n"
+      "%6 = dot f16[48, 48] %5, %w\n"
+      "output y %6\n";
+  lw_graph g;
+  lw_trial t;
+  assert_int_equal(lw__graph_parse(lw__str_of(text), NULL, &g), LW_OK);
+  assert_int_equal(lw_trial_init(&g, "sm_90a", true, &t), LW_OK);
+  assert_int_equal(t.compiled.kernels.count, 2);
+  assert_true(t.compiled.kernels.data[1]->product.present);
+  lw_trial_deinit(&t);
 }
 
 /* Other devices take other kernels. */
@@ -142,6 +165,7 @@ static void test_replaced(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_heads),
       cmocka_unit_test(test_other_devices),
       cmocka_unit_test(test_replaced),
   };

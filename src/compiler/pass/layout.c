@@ -1,5 +1,7 @@
-/* layout.c: stores values between convolutions channels last (N, spatial dims, C), where more
- * convolutions gain by it than conversions at the borders cost. Inputs and outputs of the graph
+/* layout.c: the order in which values are stored. Between convolutions channels last (N, spatial
+ * dims, C), where more convolutions gain by it than conversions at the borders cost. Values that
+ * are read through one permutation alone (heads that become rows again) in the order in which they
+ * are read, so that readers find rows where matrix units want them. Inputs and outputs of the graph
  * keep row-major storage; a conversion is no node, it is a kernel that reads one order and writes
  * another. */
 #include <string.h>
@@ -144,6 +146,66 @@ static bool store_channels_last(lw_value *value) {
   return changed;
 }
 
+/* ---- values that are read through one permutation ---------------------------------------------*/
+
+enum { TURN_NONE = UINT32_MAX, TURN_MANY = UINT32_MAX - 1 };
+
+/* reader[v]: the node that alone reads v; TURN_NONE: nothing reads it; TURN_MANY: several do. */
+static void find_only_readers(const lw_graph *g, uint32_t *reader) {
+  memset(reader, 0xff, g->values.count * sizeof *reader);
+  for (lw_node_id n = 0; n < g->nodes.count; n++) {
+    const lw_node *node = lw__node(g, n);
+    for (uint32_t k = 0; k < node->operand_count; k++) {
+      uint32_t *who = &reader[lw__operand(g, node, k)];
+      *who = *who == TURN_NONE ? n : TURN_MANY;
+    }
+  }
+  for (uint32_t i = 0; i < g->outputs.count; i++) reader[g->outputs.data[i]] = TURN_MANY;
+}
+
+/* The permutation that alone reads |v|, perhaps through a cast that widens, which is part of
+ * reading; NULL: there is none. */
+static const uint8_t *only_permutation(const lw_graph *g, lw_value_id v, const uint32_t *reader) {
+  for (int casts = 0; casts < 2; casts++) {
+    if (reader[v] == TURN_NONE || reader[v] == TURN_MANY) return NULL;
+    const lw_node *node = lw__node(g, reader[v]);
+    if (node->op == LW_OP_PERMUTE) return node->attr.perm;
+    lw_dtype from = lw__value(g, v)->dtype;
+    bool widens = node->op == LW_OP_MAP && node->attr.fn == LW_FN_CAST &&
+                  (from == LW_DTYPE_F16 || from == LW_DTYPE_BF16) &&
+                  lw__value(g, node->result)->dtype == LW_DTYPE_F32;
+    if (!widens) return NULL;
+    v = node->result;
+  }
+  return NULL;
+}
+
+/* Results of products and maps whose innermost dim stays innermost: whoever writes them writes the
+ * same runs of elements in another order. */
+static bool store_as_read(lw_graph *g, lw_value_id v, const uint32_t *reader) {
+  const uint8_t *perm = only_permutation(g, v, reader);
+  if (perm == NULL) return false;
+  lw_op op = lw__producer(g, v)->op;
+  lw_value *value = lw__value(g, v);
+  uint32_t rank = value->shape.rank;
+  if ((op != LW_OP_DOT && op != LW_OP_MAP) || rank < 3 || perm[rank - 1] != rank - 1) return false;
+  for (uint32_t d = 0; d < rank; d++)
+    if (value->storage.order[d] != d) return false;
+  bool changed = memcmp(value->storage.order, perm, rank) != 0;
+  memcpy(value->storage.order, perm, rank);
+  return changed;
+}
+
+static lw_status store_turned(lw_graph *g, bool *out_changed) {
+  uint32_t *reader = NULL;
+  LW_TRY(lw__mem_resize((void **)&reader, (g->values.count + 1u) * sizeof *reader));
+  find_only_readers(g, reader);
+  for (lw_value_id v = 0; v < g->values.count; v++)
+    if (store_as_read(g, v, reader)) *out_changed = true;
+  lw__mem_free(reader);
+  return LW_OK;
+}
+
 lw_status lw__pass_layout(lw_graph *graph, const lw_pass_options *options, lw_diag *diag,
                           bool *out_changed) {
   (void)diag;
@@ -161,5 +223,5 @@ lw_status lw__pass_layout(lw_graph *graph, const lw_pass_options *options, lw_di
   lw__mem_free(s.group);
   lw__mem_free(s.benefit);
   lw__mem_free(s.fixed);
-  return status;
+  return status == LW_OK ? store_turned(graph, out_changed) : status;
 }
