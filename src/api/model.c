@@ -435,19 +435,34 @@ static lw_status model_recall(lw_model *model, bool report, lw_diag *diag) {
   lw_cache *cache = NULL;
   LW_TRY(model_open_cache(model->options, diag, &cache));
   if (model->compiling) lw__compiled_deinit(&model->compiled); /* an attempt that failed */
-  lw_status status = model_tensor_infos(model);
-  if (status == LW_OK) status = model_compile(model, model->options, cache, diag);
+  lw_status status = model_compile(model, model->options, cache, diag);
   lw__cache_close(cache);
   return status;
 }
 
 lw_status lw__model_recall(lw_model *model, bool report, lw_diag *diag) {
   if (lw__model_plan(model) == NULL) return LW_STATUS_USAGE;
+  if (model->shapes != NULL) { /* reports speak of the first variant; its graph is there */
+    lw_model *shown = (lw_model *)(uintptr_t)lw__model_shown(model);
+    return report ? lw__model_recall(shown, report, diag) : LW_OK;
+  }
   if (!model->from_plan) return LW_OK;
   lw_status status = model_recall(model, report, diag);
   if (model->has_graph) model->graph.diag = NULL; /* the caller's goes away */
   if (model->compiling) model->compiled.graph.diag = NULL;
   return status;
+}
+
+static lw_status model_find_or_compile_variant(lw_model *variant, const lw_model *parent,
+                                               const lw_options *options, lw_cache *cache) {
+  const lw_graph *files = variant->graph.files.count > 0 ? &variant->graph : &parent->graph;
+  bool plans = lw__plans_wanted(options), found = false;
+  if (plans) LW_TRY(lw__plans_find_variant(variant, files, options, cache, &found));
+  if (found) return LW_OK;
+  uint32_t first_message = variant->diag.messages.count;
+  LW_TRY(model_compile(variant, options, cache, &variant->diag));
+  if (!plans) return LW_OK;
+  return lw__plans_keep_variant(variant, files, options, first_message, cache);
 }
 
 lw_status lw__model_build_variant(lw_model *variant, const lw_model *parent,
@@ -466,7 +481,7 @@ lw_status lw__model_build_variant(lw_model *variant, const lw_model *parent,
   LW_TRY(model_dump_graph(variant, options, "import"));
   LW_TRY(model_dump_graph(variant, options, "bind"));
   LW_TRY(model_open_cache(options, &variant->diag, &cache));
-  lw_status status = model_compile(variant, options, cache, &variant->diag);
+  lw_status status = model_find_or_compile_variant(variant, parent, options, cache);
   lw__cache_close(cache);
   variant->compile_s = (double)(lw__now_ns() - start) * 1e-9;
   return status != LW_OK ? status : model_start(variant, options, base);

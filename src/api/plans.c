@@ -51,6 +51,13 @@ static bool plan_key(const lw_model *model, const lw_options *options, lw_cache 
 
 /* ---- from the cache ----- */
 
+typedef struct plan_files { /* of the model that a plan is looked for */
+  const char *path;         /* others are mapped from its folder ... */
+  const lw_graph *graph;    /* ... unless they were imported already */
+  lw_file_map main;
+  lw_hash hash; /* of |main| */
+} plan_files;
+
 static lw_status keep_map(lw_model *model, const lw_file_map *map) {
   return lw_vec_push(&model->plan_maps, *map);
 }
@@ -90,33 +97,51 @@ static lw_status repeat_messages(lw_model *model) {
   return LW_OK;
 }
 
+/* The same for files that are mapped already. */
+static lw_status attach_imported(lw_plan_file *file, const lw_graph *graph) {
+  lw_diag unheard = {0};
+  lw_status status = file->source_count == graph->files.count ? LW_OK : LW_STATUS_NOT_FOUND;
+  for (uint32_t i = 1; status == LW_OK && i < file->source_count; i++) {
+    const lw_file_map *map = &graph->files.data[i];
+    bool same = strcmp(graph->file_names.data[i], file->sources[i].name) == 0;
+    status = same ? lw__plan_file_attach(file, i, map->data, map->bytes, NULL, "", &unheard)
+                  : LW_STATUS_NOT_FOUND;
+  }
+  lw__diag_deinit(&unheard);
+  return status == LW_OK ? LW_OK : LW_STATUS_NOT_FOUND;
+}
+
 /* The record |data| as the model's plan. MODEL_INVALID: it is damaged; NOT_FOUND: it is of files
  * that have changed. */
-static lw_status use_record(lw_model *model, const char *path, const lw_file_map *map,
-                            lw_hash content, const void *data, size_t bytes) {
+static lw_status use_record(lw_model *model, const plan_files *from, const void *data,
+                            size_t bytes) {
   lw_plan_file *file = &model->plan_file;
   lw_diag unheard = {0};
-  lw_status status = lw__plan_file_read(data, bytes, path, &unheard, file);
+  lw_status status = lw__plan_file_read(data, bytes, "", &unheard, file);
   if (status == LW_OK && file->source_count == 0) status = LW_STATUS_MODEL_INVALID;
   if (status == LW_OK) {
-    status = lw__plan_file_attach(file, 0, map->data, map->bytes, &content, path, &unheard);
+    status =
+        lw__plan_file_attach(file, 0, from->main.data, from->main.bytes, &from->hash, "", &unheard);
   }
-  if (status == LW_OK) status = attach_others(model, path);
-  if (status == LW_OK) status = lw__plan_file_finish(file, path, &unheard);
+  if (status == LW_OK) {
+    status =
+        from->graph == NULL ? attach_others(model, from->path) : attach_imported(file, from->graph);
+  }
+  if (status == LW_OK) status = lw__plan_file_finish(file, "", &unheard);
   lw__diag_deinit(&unheard);
   if (status == LW_OK) return repeat_messages(model);
   lw__plan_file_deinit(file);
   return status;
 }
 
-static lw_status find_with(lw_model *model, const char *path, const lw_options *options,
-                           lw_cache *cache, const lw_file_map *map, bool *out_found) {
-  lw_hash content = lw__plan_source_hash(map->data, map->bytes), key;
+static lw_status find_with(lw_model *model, const plan_files *from, lw_hash content,
+                           const lw_options *options, lw_cache *cache, bool *out_found) {
+  lw_hash key;
   const void *data;
   size_t bytes;
   if (!plan_key(model, options, cache, content, &key)) return LW_OK;
   lw_status status = lw__cache_get(cache, "plan", key, &model->arena, &data, &bytes);
-  if (status == LW_OK) status = use_record(model, path, map, content, data, bytes);
+  if (status == LW_OK) status = use_record(model, from, data, bytes);
   *out_found = model->from_plan = status == LW_OK;
   if (status == LW_STATUS_NOT_FOUND) return LW_OK;
   if (status != LW_STATUS_MODEL_INVALID && status != LW_STATUS_UNSUPPORTED) return status;
@@ -137,11 +162,34 @@ lw_status lw__plans_find(lw_model *model, const char *path, const lw_options *op
     lw__file_unmap(&map);
     return status;
   }
-  LW_TRY(find_with(model, path, options, cache, &map, out_found));
+  const plan_files from = {
+      .path = path, .main = map, .hash = lw__plan_source_hash(map.data, map.bytes)};
+  LW_TRY(find_with(model, &from, from.hash, options, cache, out_found));
   if (!*out_found) return LW_OK;
   /* For reports that need the graph. */
   LW_TRY(lw__arena_strndup(&model->arena, path, strlen(path), &model->path));
   return lw__options_clone(options, &model->options);
+}
+
+/* A variant is the model's bytes and the shapes of its inputs. */
+static lw_hash variant_content(const lw_graph *bound, lw_hash hash) {
+  for (uint32_t i = 0; i < bound->inputs.count; i++) {
+    const lw_shape *shape = &lw__value(bound, bound->inputs.data[i])->shape;
+    hash = lw__hash_bytes(shape->dim, shape->rank * sizeof *shape->dim, hash);
+  }
+  return hash;
+}
+
+lw_status lw__plans_find_variant(lw_model *variant, const lw_graph *files,
+                                 const lw_options *options, lw_cache *cache, bool *out_found) {
+  *out_found = false;
+  if (files->files.count == 0) return LW_OK;
+  const lw_file_map main = files->files.data[0];
+  const plan_files from = {
+      .graph = files, .main = main, .hash = lw__plan_source_hash(main.data, main.bytes)};
+  LW_TRY(find_with(variant, &from, variant_content(&variant->graph, from.hash), options, cache,
+                   out_found));
+  return *out_found ? lw__options_clone(options, &variant->options) : LW_OK;
 }
 
 /* ---- into the cache ----- */
@@ -172,8 +220,10 @@ static lw_status sources_of(const lw_graph *graph, lw_arena *arena, lw_plan_sour
   return LW_OK;
 }
 
-lw_status lw__plans_keep(lw_model *model, const char *path, const lw_options *options,
-                         uint32_t first_message, lw_cache *cache) {
+/* |bound|: the graph whose shapes are part of the key, or NULL. */
+static lw_status keep(lw_model *model, const lw_graph *graph, const lw_graph *bound,
+                      const char *name, const lw_options *options, uint32_t first_message,
+                      lw_cache *cache) {
   lw_arena arena = {0};
   lw_text record = {0};
   lw_plan_source *sources = NULL;
@@ -182,21 +232,51 @@ lw_status lw__plans_keep(lw_model *model, const char *path, const lw_options *op
   lw_hash key;
   lw__host_cpu(&cpu);
   lw_plan_about about = about_of(model, &cpu, build);
-  about.model = base_name(path);
+  about.model = base_name(name);
   about.messages = model->diag.messages.data + first_message;
   about.message_count = model->diag.messages.count - first_message;
-  const lw_graph *graph = &model->graph;
   lw_status status = sources_of(graph, &arena, &sources);
   /* Of the bytes that were imported, which may not be those that were looked for. */
-  if (status == LW_OK && plan_key(model, options, cache, sources[0].hash, &key)) {
+  lw_hash content = {0};
+  if (status == LW_OK) {
+    content = bound == NULL ? sources[0].hash : variant_content(bound, sources[0].hash);
+  }
+  if (status == LW_OK && plan_key(model, options, cache, content, &key)) {
     status =
         lw__plan_file_write(lw__model_plan(model), &about, sources, graph->files.count, &record);
     if (status == LW_OK) {
-      (void)!lw__cache_put(cache, "plan", key, path, record.data, record.len);
+      (void)!lw__cache_put(cache, "plan", key, name, record.data, record.len);
     }
   }
   lw__text_deinit(&record);
   lw__arena_deinit(&arena);
+  return status;
+}
+
+lw_status lw__plans_keep(lw_model *model, const char *path, const lw_options *options,
+                         uint32_t first_message, lw_cache *cache) {
+  return keep(model, &model->graph, NULL, path, options, first_message, cache);
+}
+
+lw_status lw__plans_keep_variant(lw_model *variant, const lw_graph *files,
+                                 const lw_options *options, uint32_t first_message,
+                                 lw_cache *cache) {
+  const lw_graph *g = &variant->graph;
+  lw_text name = {0};
+  if (files->files.count == 0) return LW_OK;
+  lw__text_add(&name, "%s", files->file_names.data[0]);
+  for (uint32_t i = 0; i < g->inputs.count; i++) {
+    const lw_value *value = lw__value(g, g->inputs.data[i]);
+    lw__text_add(&name, " %s=", value->name == NULL ? "?" : value->name);
+    for (uint32_t d = 0; d < value->shape.rank; d++) {
+      lw__text_add(&name, d == 0 ? "%lld" : "x%lld", (long long)value->shape.dim[d]);
+    }
+  }
+  lw_status status = name.status;
+  if (status == LW_OK) {
+    status = keep(variant, files, g, lw__text_str(&name), options, first_message, cache);
+  }
+  lw__text_deinit(&name);
   return status;
 }
 

@@ -21,6 +21,16 @@ lw_status lw__plans_find(lw_model *model, const char *path, const lw_options *op
 lw_status lw__plans_keep(lw_model *model, const char *path, const lw_options *options,
                          uint32_t first_message, lw_cache *cache) LW_MUST_CHECK;
 
+/* The same for one shape of a model with open dimensions. The graph of |variant| is there, with
+ * numbers everywhere; its constants lie in the files of |files|, which holds none when the model is
+ * no file. */
+lw_status lw__plans_find_variant(lw_model *variant, const lw_graph *files,
+                                 const lw_options *options, lw_cache *cache,
+                                 bool *out_found) LW_MUST_CHECK;
+lw_status lw__plans_keep_variant(lw_model *variant, const lw_graph *files,
+                                 const lw_options *options, uint32_t first_message,
+                                 lw_cache *cache) LW_MUST_CHECK;
+
 /* True when the file at |path| begins like a plan file. */
 bool lw__plans_is_file(const char *path);
 /* A plan file into |model|, and its device opened. */

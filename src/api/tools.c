@@ -333,6 +333,7 @@ const char *lw_tools_model_target(const lw_model *model) {
 }
 
 const char *lw_tools_model_origin(const lw_model *model) {
+  model = lw__model_shown(model);
   if (model == NULL || !model->from_plan) return "compiled";
   return model->options != NULL ? "cache" : "file";
 }

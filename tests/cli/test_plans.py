@@ -150,6 +150,25 @@ class Second(Plans):
         self.assertEqual(again[2], first[2])
         self.assertEqual(again[0], "cache")
 
+    def test_every_shape(self):
+        ladder = ("--dim", "batch=1,2,4")
+        first = self.start(*ladder)
+        self.assertEqual(first[0], "compiled")
+        names = [e["name"] for e in self.entries("--kind", "plan")]
+        self.assertIn(f"net.onnx x=4x{WIDTH}", names)
+        self.assertIn(f"net.onnx x=2x{WIDTH}", names)
+        self.sql("DELETE FROM entry WHERE kind='so'")
+        again = self.start(*ladder, env=dict(self.env, PATH="/nowhere"))
+        self.assertEqual(again, ("cache", first[1], first[2]))
+        changed = weights(1)
+        changed[-1] += 50
+        self.write("net.onnx", product_model(changed))
+        other = self.start(*ladder)
+        self.assertEqual(other[0], "compiled")
+        self.assertNotEqual(other[1], first[1])
+        report = self.lawson("explain", self.model, "-d", "cpu", *ladder, "--json").stdout
+        self.assertTrue(json.loads(report)["groups"])
+
     def test_off(self):
         off = dict(self.env, LAWSON_CACHE="off")
         self.assertEqual([self.start(env=off)[0] for _ in range(2)], ["compiled"] * 2)
@@ -304,6 +323,37 @@ class Files(Plans):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.fails("run", self.plan, "-d", "cpu", code=UNSUPPORTED,
                    says="compiled for cuda:sm_80 and does not run on device cpu")
+
+
+class LookAlikes(Plans):
+    """Plans for GPUs, on the look-alikes of the driver and of NVRTC."""
+
+    def setUp(self):
+        super().setUp()
+        build = os.environ.get("LW_BUILD_DIR", os.path.dirname(CLI))
+        self.env["LAWSON_CUDA"] = os.path.join(build, "libcuda_standin.so")
+        self.env["LAWSON_NVRTC"] = os.path.join(build, "libnvrtc_standin.so")
+        if not os.path.exists(self.env["LAWSON_CUDA"]):
+            self.skipTest("no look-alikes")
+
+    def test_second_start_and_file(self):
+        args = ("run", "-d", "cuda", "-i", self.x, "-o", "out", "--json")
+        hidden = dict(self.env, LAWSON_NVRTC="/nowhere")
+        outputs = []
+
+        def start(model, env):
+            report = json.loads(self.lawson(*args, model, env=env).stdout)
+            with open(os.path.join(self.dir, "out/out_0.npy"), "rb") as file:
+                outputs.append(file.read())
+            return report["origin"], report["target"].split(":")[0]
+
+        self.assertEqual(start(self.model, self.env), ("compiled", "cuda"))
+        self.sql("DELETE FROM entry WHERE kind='cubin'")
+        self.assertEqual(start(self.model, hidden), ("cache", "cuda"))
+        self.lawson("compile", self.model, "-d", "cuda", "--dim", "batch=2", "-o", "net.lwp")
+        self.assertEqual(start("net.lwp", dict(hidden, LAWSON_CACHE="off")), ("file", "cuda"))
+        self.assertEqual(len(set(outputs)), 1)
+        self.fails("run", "net.lwp", "-d", "cpu", code=UNSUPPORTED, says="does not run on device cpu")
 
 
 class Cache(Plans):
