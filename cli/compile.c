@@ -26,6 +26,10 @@ static void print_text(const cli_session *s, const char *output, const lw_stats 
   printf("%s for %s: %llu kernel%s, ", s->path, lw_tools_model_target(s->model),
          (unsigned long long)stats->kernels, stats->kernels == 1 ? "" : "s");
   cli_print_origin(s);
+  printf("%llu lane%s, %llu wait%s between them; arena %s, %s live at once\n",
+         (unsigned long long)stats->lanes, stats->lanes == 1 ? "" : "s",
+         (unsigned long long)stats->waits, stats->waits == 1 ? "" : "s",
+         cli_bytes_text((double)stats->arena_bytes), cli_bytes_text((double)stats->live_bytes));
   printf("%s: %s, weights included; 'lawson run %s' runs it\n", output,
          cli_bytes_text(bytes_of(output)), output);
 }

@@ -33,6 +33,8 @@ const cli_option cli_compile_options[] = {
      NULL, 0},
     {"graphs", "on|off", "on", "on a GPU a run is one CUDA graph; off: streams and events", NULL,
      0},
+    {"early", "on|off", "off",
+     "launch kernels of a graph while those before them still run (sm_90 on)", NULL, 0},
     {"target", "T", "the device", "compile for cpu, cuda:sm_80, cuda:sm_90a ...", NULL, 0},
     {"cache", "DIR", "$LAWSON_CACHE, else ~/.cache/lawson",
      "folder where kernels are kept; 'off' keeps none", NULL, 0},
@@ -148,8 +150,9 @@ static int check_twice(const cli_args *args, const char *option) {
 }
 
 static int set_given(const cli_args *args, lw_options *options) {
-  static const char *const direct[] = {"device",  "dim",    "shape", "force",   "forbid", "policy",
-                                       "threads", "target", "cc",    "streams", "graphs", "state"};
+  static const char *const direct[] = {"device", "dim",     "shape",  "force", "forbid",
+                                       "policy", "threads", "target", "cc",    "streams",
+                                       "graphs", "early",   "state"};
   int code = 0;
   for (size_t i = 0; i < args->value_count && code == 0; i++) {
     const cli_value *v = &args->values[i];

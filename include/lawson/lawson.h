@@ -44,6 +44,8 @@ typedef struct lw_context lw_context;
  *   threads        CPU threads; 0 = all cores
  *   streams        0 to 8 | dag           lanes of a run: 0 chooses; dag: no lanes, what no
  *                                         dependence orders may run at the same time
+ *   early          on | off               on: kernels of a graph are launched while those before
+ *                                         them still run (from sm_90 on); default: off
  *   graphs         on | off               on: a run on a GPU is one CUDA graph; off: streams
  *   dim            NAME=N                 binds a symbolic dimension; may be repeated
  *                  NAME=1,2,4,8:64        sizes it is compiled for (8:64: 8 and its doubles up to

@@ -294,6 +294,7 @@ static lw_compile_options model_compile_options(lw_model *model, const lw_option
       .build = lw__model_build_options(model, options),
       .cache = cache,
       .streams = options->streams,
+      .early_start = options->early_start,
       .channels_last_io = options->channels_last,
       .states = model->states.data,
       .state_count = model->states.count,

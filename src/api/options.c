@@ -374,6 +374,7 @@ static const option_row option_rows[] = {
     {"streams", read_streams, MEMBER(streams),
      "a number from 0 (automatic) to 8, or dag (ordered by dependences alone)", false},
     {"graphs", read_switch, MEMBER(graphs), "on or off", true},
+    {"early", read_switch, MEMBER(early_start), "on or off", false},
     {"dim", read_dim, 0,
      "NAME=N, the name of a symbolic dimension and its extent, or NAME=1,2,8:64 or NAME=auto, the "
      "sizes it is compiled for",

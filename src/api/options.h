@@ -52,6 +52,7 @@ struct lw_options {
   uint32_t threads; /* 0: all cores */
   uint32_t streams; /* 0: automatic; LW_SCHED_DAG: no lanes */
   bool graphs;      /* runs on a GPU are CUDA graphs */
+  bool early_start; /* option early */
   lw_name_list force, forbid;
   LW_VEC(lw_named_dim) dims;
   LW_VEC(lw_ladder) ladders;

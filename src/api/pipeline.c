@@ -200,6 +200,13 @@ static lw_status intern_kernel(pipeline *p, const lw_kernel *kernel) {
   return lw_vec_push(&p->hashes, hash);
 }
 
+/* Products have a prologue of their own. */
+static lw_status add_kernel(pipeline *p, lw_kernel *kernel) {
+  bool can = is_gpu(p) && p->options->profile->sm_arch >= 90 && !kernel->product.present;
+  kernel->early_start = p->options->early_start && can;
+  return intern_kernel(p, kernel);
+}
+
 static lw_status step_lower(pipeline *p) {
   lw_lower_options options = {.target = is_gpu(p) ? LW_KTARGET_GPU : LW_KTARGET_CPU,
                               .profile = p->options->profile,
@@ -224,7 +231,7 @@ static lw_status step_lower(pipeline *p) {
   for (uint32_t i = 0; i < fusion->groups.count; i++) {
     p->first_kernel[i] = p->launch_kernel.count;
     for (uint32_t l = 0; l < p->lowered[i].launches.count; l++)
-      LW_TRY(intern_kernel(p, &p->lowered[i].launches.data[l].kernel));
+      LW_TRY(add_kernel(p, &p->lowered[i].launches.data[l].kernel));
   }
   if (!p->options->dump) return LW_OK;
   lw_text text = {0};
@@ -256,6 +263,7 @@ static lw_status add_plan_kernel(pipeline *p, uint32_t i) {
   lw_plan_kernel k = {
       .name = p->names.data[i], .key = p->hashes.data[i], .block_threads = kernel->block_threads};
   size_t shared = lw__kernel_shared_bytes(kernel);
+  k.early_start = kernel->early_start;
   /* Below, the emitter declares the arrays statically. */
   k.shared_bytes = shared > 48 * 1024 || kernel->product.present ? (uint32_t)shared : 0;
   LW_TRY(emit_source(p, i, 1, &k.source));

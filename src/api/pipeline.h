@@ -23,6 +23,7 @@ typedef struct lw_compile_options {
   lw_build_options build;
   lw_cache *cache;
   uint32_t streams;                     /* lw_sched_options */
+  bool early_start;                     /* kernels start while those before them still run */
   bool channels_last_io;                /* 4-D graph inputs and outputs are stored NHWC */
   const lw_state *states;               /* of the graph; outputs of appended ones become new rows */
   uint32_t state_count;

@@ -49,6 +49,8 @@ static uint32_t run_mode(lw_rt_device *device, const lw_device_profile *profile,
   lw_compile_options options = {.profile = profile, .policy = lw__resource_policy_find("opt-in")};
   options.fuse.off = !fuse;
   options.sm90_always = s->seed / 2 % 2 == 0;
+  options.streams = fuse ? 0 : 1 + (uint32_t)(s->seed % LW_PLAN_MAX_LANES);
+  options.early_start = s->seed % 2 == 0;
   lw_compiled compiled;
   lw_diag diag = {0};
   bool same = false;

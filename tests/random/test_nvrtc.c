@@ -81,6 +81,7 @@ static void add_graph(suite *s, lw_graph *graph, const origin *from, bool fuse) 
   lw_diag diag = {0};
   lw_compiled *compiled;
   options.fuse.off = !fuse;
+  options.early_start = !fuse;
   graph->diag = NULL;
   if (lw__arena_alloc(&s->arena, 1, sizeof *compiled, &compiled) != LW_OK) abort();
   lw_status status = lw__compile(graph, &options, false, &diag, compiled);

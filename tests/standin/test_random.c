@@ -78,6 +78,7 @@ static void compile_item(batch *b, item *it, uint64_t seed) {
                                   .policy = lw__resource_policy_find("opt-in")};
     options.fuse.off = mode != fused;
     options.sm90_always = seed / 2 % 2 == 0;
+    options.early_start = mode == fused && seed % 2 == 0;
     if (mode == lanes_graph) options.streams = 2 + (uint32_t)(seed % 7);
     if (mode == lanes_streams) options.streams = 8 - (uint32_t)(seed % 7);
     lw_diag diag = {0};
@@ -241,6 +242,10 @@ int main(int argc, char **argv) {
               count - done < batch_size ? (uint32_t)(count - done) : batch_size);
   }
   for (int i = 0; i < 2; i++) lw__rt_device_release(devices[i]);
+  if (count >= batch_size && standin->early_edges == 0) {
+    printf("no kernel was started early\n");
+    failed++;
+  }
   if (standin->live_memory + standin->live_modules + standin->live_streams + standin->live_events !=
       0) {
     printf("something on the device was not freed\n");

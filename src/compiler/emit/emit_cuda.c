@@ -86,6 +86,11 @@ static void cuda_begin(lw_printer *p, const char *name) {
                ") {\n"
                "  const long long block = (long long)blockIdx.x;\n"
                "  const int thread = (int)threadIdx.x;\n");
+  if (kernel->early_start) {
+    lw__text_add(p->out, "  const long long begun = lw_early_start();\n");
+    for (uint32_t i = 0; i < kernel->buffers.count; i++)
+      lw__text_add(p->out, "  b%u += begun;\n", i);
+  }
   cuda_shared(p);
   for (uint32_t i = 0; i < kernel->locals.count; i++) {
     const lw_karray *array = &kernel->locals.data[i];

@@ -101,6 +101,19 @@
   }
 
 static const lw_helper rows[] = {
+    /* A kernel that may start while those before it still run: lets the ones after it start, and
+     * waits until those before it have ended. Gives a zero that the compiler does not know to be
+     * one: pointers that it was added to are pointers that nothing can be read through before. */
+    {"lw_early_start", 0, 0,
+     "LW_HELPER long long lw_early_start() {\n"
+     "  long long zero = 0;\n"
+     "#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900\n"
+     "  asm volatile(\"griddepcontrol.launch_dependents;\" ::: \"memory\");\n"
+     "  asm volatile(\"griddepcontrol.wait;\" ::: \"memory\");\n"
+     "  asm volatile(\"mov.b64 %0, 0;\" : \"=l\"(zero) :: \"memory\");\n"
+     "#endif\n"
+     "  return zero;\n"
+     "}"},
     {"lw_bits_of_f32", 0, 0,
      "LW_HELPER unsigned lw_bits_of_f32(float x) { return __float_as_uint(x); }"},
     {"lw_f32_of_bits", 0, 0,

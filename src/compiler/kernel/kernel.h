@@ -134,6 +134,7 @@ typedef struct lw_kernel {
   lw_kclass cls;
   uint32_t block_threads;
   uint32_t min_blocks_per_sm; /* register budget hint for the compiler; 0: none */
+  bool early_start;           /* GPU, sm_90 on: lw_plan_kernel */
   uint32_t scalar_count;      /* i64 arguments */
   LW_VEC(lw_kbuffer) buffers; /* arguments */
   LW_VEC(lw_karray) shared;

@@ -240,10 +240,11 @@ static void kprint_region(kprint *p, uint32_t region, unsigned depth) {
 }
 
 static void kprint_header(const lw_kernel *kernel, lw_text *out) {
-  lw__text_add(out, "kernel %s %s threads=%u min_blocks=%u scalars=%u\n",
+  lw__text_add(out, "kernel %s %s threads=%u min_blocks=%u scalars=%u%s\n",
                kernel->target == LW_KTARGET_GPU ? "gpu" : "cpu",
                kernel->cls < LW_KCLASS_COUNT ? lw__kclass_name[kernel->cls] : "?",
-               kernel->block_threads, kernel->min_blocks_per_sm, kernel->scalar_count);
+               kernel->block_threads, kernel->min_blocks_per_sm, kernel->scalar_count,
+               kernel->early_start ? " early" : "");
   for (uint32_t i = 0; i < kernel->buffers.count; i++) {
     lw__text_add(out, "buffer b%u %s%s\n", i, lw_dtype_name(kernel->buffers.data[i].dtype),
                  kernel->buffers.data[i].written ? " written" : "");

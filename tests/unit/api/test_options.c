@@ -32,6 +32,7 @@ static void takes_what_it_should(void **state) {
                                         {"streams", "8"},
                                         {"streams", "dag"},
                                         {"graphs", "off"},
+                                        {"early", "on"},
                                         {"dim", "batch=0"},
                                         {"dim", "a=b=7"},
                                         {"shape", "x=2x3"},
