@@ -236,6 +236,11 @@ static void c_store_registers(lw_printer *p, const lw_kinstr *in, uint32_t lanes
 }
 
 static void c_move_vector(lw_printer *p, const lw_kinstr *in) {
+  if (in->op == LW_K_SPILL) {
+    lw__printer_line(p);
+    lw__text_add(p->out, "lw_spill();\n");
+    return;
+  }
   const lw_karray *to = &p->kernel->locals.data[in->object];
   uint32_t lanes = to->lanes != 0 ? to->lanes : p->kernel->locals.data[in->local].lanes;
   for (uint32_t k = 0; k < in->width; k += lanes) {

@@ -29,6 +29,32 @@ static const lw_helper rows[] = {
      "  return lw_f32_of_bits((lw_bits_of_f32(x) & 0x7fffffffu) | (lw_bits_of_f32(s) & "
      "0x80000000u));\n"
      "}"},
+    /* Nothing stays in vector registers: compilers keep constants of other loops in them where a
+     * tile of sums needs all. */
+    {"lw_spill", 0, 0,
+     "LW_HELPER void lw_spill(void) {\n"
+     "#if defined(__AVX512F__)\n"
+     "  __asm__ volatile(\"\" ::: "
+     "\"xmm0\", \"xmm1\", \"xmm2\", \"xmm3\", \"xmm4\", \"xmm5\", \"xmm6\", \"xmm7\", "
+     "\"xmm8\", \"xmm9\", \"xmm10\", \"xmm11\", \"xmm12\", \"xmm13\", \"xmm14\", "
+     "\"xmm15\", \"xmm16\", \"xmm17\", \"xmm18\", \"xmm19\", \"xmm20\", \"xmm21\", "
+     "\"xmm22\", \"xmm23\", \"xmm24\", \"xmm25\", \"xmm26\", \"xmm27\", \"xmm28\", "
+     "\"xmm29\", \"xmm30\", \"xmm31\""
+     ");\n"
+     "#elif defined(__AVX__)\n"
+     "  __asm__ volatile(\"\" ::: "
+     "\"xmm0\", \"xmm1\", \"xmm2\", \"xmm3\", \"xmm4\", \"xmm5\", \"xmm6\", \"xmm7\", "
+     "\"xmm8\", \"xmm9\", \"xmm10\", \"xmm11\", \"xmm12\", \"xmm13\", \"xmm14\", \"xmm15\""
+     ");\n"
+     "#elif defined(__aarch64__)\n"
+     "  __asm__ volatile(\"\" ::: "
+     "\"v0\", \"v1\", \"v2\", \"v3\", \"v4\", \"v5\", \"v6\", \"v7\", \"v8\", \"v9\", "
+     "\"v10\", \"v11\", \"v12\", \"v13\", \"v14\", \"v15\", \"v16\", \"v17\", \"v18\", "
+     "\"v19\", \"v20\", \"v21\", \"v22\", \"v23\", \"v24\", \"v25\", \"v26\", \"v27\", "
+     "\"v28\", \"v29\", \"v30\", \"v31\""
+     ");\n"
+     "#endif\n"
+     "}"},
     {"lw_div_$t", LW_HELPER_FLT, 0, "LW_HELPER $T lw_div_$t($T a, $T b) { return a / b; }"},
     {"lw_min_$t", LW_HELPER_FLT, 0,
      "LW_HELPER $T lw_min_$t($T a, $T b) { return ((a < b) | (a != a)) ? a : b; }"},

@@ -279,7 +279,8 @@ static void print_statement(lw_printer *p, const lw_kinstr *in) {
     case LW_K_FRAG:
     case LW_K_MMA: p->target->gpu(p, in); break;
     case LW_K_MOVEV:
-    case LW_K_MULADDV: p->target->local_vector(p, in); break;
+    case LW_K_MULADDV:
+    case LW_K_SPILL: p->target->local_vector(p, in); break;
     case LW_K_BARRIER:
       lw__printer_line(p);
       lw__text_add(p->out, "__syncthreads();\n");

@@ -24,7 +24,7 @@ typedef struct lw_printer_target {
   void (*local_set)(lw_printer *p, const lw_kinstr *in);
   void (*load_vector)(lw_printer *p, const lw_kinstr *in);
   void (*store_vector)(lw_printer *p, const lw_kinstr *in);
-  void (*local_vector)(lw_printer *p, const lw_kinstr *in); /* MOVEV, MULADDV; NULL: never */
+  void (*local_vector)(lw_printer *p, const lw_kinstr *in); /* MOVEV, MULADDV, SPILL */
   void (*reduce)(lw_printer *p, const lw_kinstr *in, bool leads);
   /* A whole kernel with a product, and the helpers of its skeleton. Absent: there are none. */
   lw_status (*product)(lw_printer *p, const char *name);

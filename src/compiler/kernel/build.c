@@ -571,6 +571,11 @@ void lw__kb_movev(lw_kbuilder *kb, uint32_t to, lw_kval to_at, uint32_t from, lw
   kb_here(kb, &in);
 }
 
+void lw__kb_spill(lw_kbuilder *kb) {
+  lw_kinstr in = kb_blank(LW_K_SPILL, LW_DTYPE_NONE);
+  kb_here(kb, &in);
+}
+
 void lw__kb_muladdv(lw_kbuilder *kb, uint32_t to, lw_kval to_at, lw_kval a, uint32_t from,
                     lw_kval from_at, uint32_t width) {
   lw_kinstr in = kb_blank(LW_K_MULADDV, LW_DTYPE_NONE);

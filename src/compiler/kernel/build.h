@@ -58,6 +58,7 @@ lw_kval lw__kb_lget(lw_kbuilder *kb, uint32_t array, lw_kval index);
 void lw__kb_lset(lw_kbuilder *kb, uint32_t array, lw_kval index, lw_kval value);
 void lw__kb_movev(lw_kbuilder *kb, uint32_t to, lw_kval to_at, uint32_t from, lw_kval from_at,
                   uint32_t width);
+void lw__kb_spill(lw_kbuilder *kb);
 void lw__kb_muladdv(lw_kbuilder *kb, uint32_t to, lw_kval to_at, lw_kval a, uint32_t from,
                     lw_kval from_at, uint32_t width);
 lw_kval lw__kb_reduce(lw_kbuilder *kb, lw_red red, lw_kval a, uint32_t width, uint32_t scratch);

@@ -418,6 +418,7 @@ static lw_status ki_run_instr(ki *k, uint32_t id, unsigned depth, const uint8_t 
     case LW_K_REDUCE: return ki_reduce(k, id, in, mask);
     case LW_K_BARRIER: return ki_barrier(k, mask);
     case LW_K_COPY_WAIT: return ki_shared_arrive(k, mask, in->width);
+    case LW_K_SPILL: return LW_OK;
     case LW_K_FRAG: return ki_frag(k, in, mask);
     case LW_K_MMA: return ki_mma(k, in, mask);
     case LW_K_FOR: return ki_for(k, id, in, depth, mask);

@@ -57,6 +57,7 @@ bool lw__kinstr_is_root(const lw_kinstr *in) {
     case LW_K_MMA:
     case LW_K_MOVEV:
     case LW_K_MULADDV:
+    case LW_K_SPILL:
     case LW_K_BARRIER: return true;
     case LW_K_REDUCE: return in->width > 32;
     default: return false;

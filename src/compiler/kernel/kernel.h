@@ -51,6 +51,8 @@ typedef enum lw_kop {
   LW_K_MULADDV, /* CPU: |width| elements of local array |object| (in registers) from b on += a
                    times those of another local array |local| from d on; all of one type, which is a
                    value type but bool */
+  LW_K_SPILL,  /* CPU: no effect; what follows needs all vector registers, and what is in them here
+                  had better wait in memory */
   LW_K_REDUCE, /* |red| of a over groups of |width| neighbouring threads (a power of two <= 32, or a
                   multiple of 32 that divides block_threads; then |object| is a shared array of
                   block_threads / 32 elements of a's type and the whole block must arrive). Every

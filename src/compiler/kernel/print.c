@@ -26,6 +26,7 @@ const char *const lw__kop_name[LW_K_OP_COUNT] = {
     [LW_K_SSETV] = "ssetv",
     [LW_K_MOVEV] = "movev",
     [LW_K_MULADDV] = "muladdv",
+    [LW_K_SPILL] = "spill",
     [LW_K_COPY] = "copy",
     [LW_K_COPY_END] = "copy_end",
     [LW_K_COPY_WAIT] = "copy_wait",

@@ -318,6 +318,8 @@ static const char *rule_instr(const kverify *v, const lw_kinstr *in) {
     case LW_K_MMA: return rule_mma(v, in);
     case LW_K_MOVEV:
     case LW_K_MULADDV: return rule_locals(v, in);
+    case LW_K_SPILL:
+      return v->kernel->target == LW_KTARGET_CPU ? NULL : "registers are spilled on CPUs";
     case LW_K_REDUCE: return rule_reduce(v, in);
     case LW_K_BARRIER: return v->kernel->target == LW_KTARGET_GPU ? NULL : "barriers are for GPUs";
     case LW_K_FOR: return rule_for(v, in);
@@ -365,6 +367,7 @@ static bool kv_gives_value(lw_kop op) {
     case LW_K_MMA:
     case LW_K_MOVEV:
     case LW_K_MULADDV:
+    case LW_K_SPILL:
     case LW_K_BARRIER:
     case LW_K_IF: return false;
     default: return true;

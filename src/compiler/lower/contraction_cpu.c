@@ -12,12 +12,21 @@
  * neither on the number of rows nor on how they are shared out. */
 #include "compiler/lower/contraction_cpu.h"
 
+/* An operand that a launch of its own has put into scratch memory. */
+typedef struct packed_operand {
+  uint32_t buffer, scratch;
+  int64_t batch; /* 1: all batches share it */
+  int64_t parts; /* panels or tiles of a batch */
+  int64_t width; /* lanes or rows of a part */
+} packed_operand;
+
 typedef struct tiles_nest {
   lw_nest nest;
   lw_cpu_tile tile;
   lw_dtype type;
   int64_t batch, k;
-  lw_ix b, row, panel, lane, k_var; /* panel LW_NONE: lane is the whole index of a lane */
+  lw_ix b, row, panel, lane; /* panel LW_NONE: lane is the whole index of a lane */
+  lw_ix digit[LW_CPU_DIGITS];
   lw_elem row_factor, lane_factor;
   int64_t row_extent, lane_extent; /* at the time of compiling */
   lw_kval row_total, lane_total;   /* i64, at run time */
@@ -25,9 +34,8 @@ typedef struct tiles_nest {
   lw_kval tile_count, panel_count; /* i32, of the block */
   lw_kval slice, slice_k;          /* first k (i64) and number (i32) of the slice */
   uint32_t sums, panels, rows;     /* local arrays */
-  uint32_t buffer, scratch;        /* of packed panels */
-  int64_t packed_batch;            /* 1: all batches share the panels */
-  bool along_k;                    /* the row operand lies along k in memory */
+  packed_operand packed_panels, packed_rows;
+  bool along_k; /* the row operand lies along k in memory */
 } tiles_nest;
 
 static lw_kval c64(tiles_nest *t, int64_t x) {
@@ -84,8 +92,8 @@ static lw_kval panel_number(tiles_nest *t, lw_kval p) {
 
 /* Lanes in use of panel |number|. A number of rows that only the run knows may end anywhere. */
 static lw_kval lanes_in_use(tiles_nest *t, lw_kval number) {
-  bool fits = !t->tile.swap && t->lane_extent % t->tile.lanes == 0;
-  return clipped(t, t->tile.lanes, t->lane_total, f2(t, LW_FN_MUL, number, c64(t, t->tile.lanes)),
+  bool fits = !t->tile.swap && t->lane_extent % t->tile.used == 0;
+  return clipped(t, t->tile.used, t->lane_total, f2(t, LW_FN_MUL, number, c64(t, t->tile.used)),
                  fits);
 }
 
@@ -93,88 +101,114 @@ static lw_status bind_lane(tiles_nest *t, lw_kval number, lw_kval lane) {
   if (t->panel == LW_NONE)
     return lw__nest_bind(
         &t->nest, t->lane,
-        f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->tile.lanes)), wide(t, lane)));
+        f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->tile.used)), wide(t, lane)));
   LW_TRY(lw__nest_bind(&t->nest, t->panel, number));
   return lw__nest_bind(&t->nest, t->lane, lane);
 }
 
 /* ---- packing ----------------------------------------------------------------------------------*/
 
-/* One element of a panel, from the lanes' operand at what is bound, to |at| of the local array or
- * |base| + |at| of the buffer. */
-static void put_panel(tiles_nest *t, lw_kval base, lw_kval at, lw_kval value) {
-  if (t->tile.packed)
-    lw__kb_store(&t->nest.kb, t->buffer, base, at, LW_NONE, value);
-  else
-    lw__kb_lset(&t->nest.kb, t->panels, at, value);
-}
+/* Loops over the digits of k, the last digit outermost. Returns k in the slice. */
+typedef struct k_loops {
+  bool open[LW_CPU_DIGITS];
+} k_loops;
 
-static lw_status put_lane(tiles_nest *t, lw_kval number, lw_kval lane, lw_kval k, lw_kval base,
-                          lw_kval at) {
-  LW_TRY(bind_lane(t, number, lane));
-  LW_TRY(lw__nest_bind(&t->nest, t->k_var, k));
-  put_panel(t, base, at, lw__contraction_factor(&t->nest, t->lane_factor, t->type));
+static lw_status open_k(tiles_nest *t, lw_kloop innermost, k_loops *loops, lw_kval *out_k) {
+  const lw_cpu_tile *s = &t->tile;
+  lw_kval k = c32(t, 0);
+  for (uint32_t i = s->digits; i-- > 0;) {
+    bool last = i + 1 == s->digits;
+    lw_kval count = last ? f2(t, LW_FN_DIV, t->slice_k, c32(t, s->scales[i]))
+                         : c32(t, s->scales[i + 1] / s->scales[i]);
+    lw_kloop loop = i == 0 ? innermost : LW_KLOOP_SERIAL;
+    lw_kval digit = open_loop(t, count, loop, &loops->open[i]);
+    k = f2(t, LW_FN_ADD, k, f2(t, LW_FN_MUL, digit, c32(t, s->scales[i])));
+    digit = wide(t, digit);
+    if (last) digit = f2(t, LW_FN_ADD, f2(t, LW_FN_DIV, t->slice, c64(t, s->scales[i])), digit);
+    LW_TRY(lw__nest_bind(&t->nest, t->digit[i], digit));
+  }
+  *out_k = k;
   return LW_OK;
 }
 
-/* Panel |number|, k from |first_k| on, |count| of them, to |at| on; lanes that are not in use
- * become zeros. The loop inside runs along what is contiguous in memory. */
-static lw_status pack_panel(tiles_nest *t, lw_kval number, lw_kval first_k, lw_kval count,
+static void close_k(tiles_nest *t, const k_loops *loops) {
+  for (uint32_t i = 0; i < t->tile.digits; i++) close_loop(t, loops->open[i]);
+}
+
+/* To |at| of a local array, or |base| + |at| of the buffer of |packed|. */
+static void put(tiles_nest *t, const packed_operand *packed, uint32_t local, lw_kval base,
+                lw_kval at, lw_kval value) {
+  if (packed != NULL)
+    lw__kb_store(&t->nest.kb, packed->buffer, base, at, LW_NONE, value);
+  else
+    lw__kb_lset(&t->nest.kb, local, at, value);
+}
+
+/* Where part |number| at the beginning of the slice stands in the buffer, i64. */
+static lw_kval packed_base(tiles_nest *t, const packed_operand *packed, lw_kval batch,
+                           lw_kval number) {
+  if (packed->batch > 1)
+    number = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, batch, c64(t, packed->parts)), number);
+  lw_kval k = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->k)), t->slice);
+  return f2(t, LW_FN_MUL, k, c64(t, packed->width));
+}
+
+/* The slice of panel |number| to |at| on; lanes that are not in use become zeros. The loop inside
+ * runs along what is contiguous in memory. */
+static lw_status pack_panel(tiles_nest *t, const packed_operand *packed, lw_kval number,
                             lw_kval base, lw_kval at) {
   lw_region *region = t->nest.region;
-  bool turned = lw__contraction_runs_along(region, t->lane_factor, t->k_var) &&
+  bool turned = lw__contraction_runs_along(region, t->lane_factor, t->digit[0]) &&
                 !lw__contraction_runs_along(region, t->lane_factor, t->lane);
   lw_kval used = lanes_in_use(t, number), lanes = c32(t, t->tile.lanes), k, lane;
-  bool outer;
-  if (turned) {
-    lane = open_loop(t, used, LW_KLOOP_SERIAL, &outer);
-    k = open_vector(t, c32(t, 0), count);
-  } else {
-    k = open_loop(t, count, LW_KLOOP_SERIAL, &outer);
-    lane = open_vector(t, c32(t, 0), used);
-  }
-  LW_TRY(put_lane(t, number, lane, f2(t, LW_FN_ADD, first_k, wide(t, k)), base,
-                  f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane))));
-  close_loop(t, true);
+  k_loops loops;
+  bool outer = false;
+  if (turned) lane = open_loop(t, used, LW_KLOOP_SERIAL, &outer);
+  LW_TRY(open_k(t, turned ? LW_KLOOP_VECTOR : LW_KLOOP_SERIAL, &loops, &k));
+  if (!turned) lane = open_vector(t, c32(t, 0), used);
+  LW_TRY(bind_lane(t, number, lane));
+  put(t, packed, t->panels, base, f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane)),
+      lw__contraction_factor(&t->nest, t->lane_factor, t->type));
+  if (!turned) close_loop(t, true);
+  close_k(t, &loops);
   close_loop(t, outer);
   if (used == lanes) return LW_OK;
-  k = open_loop(t, count, LW_KLOOP_SERIAL, &outer);
+  LW_TRY(open_k(t, LW_KLOOP_SERIAL, &loops, &k));
   lane = open_vector(t, used, lanes);
-  put_panel(t, base, f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane)), zero_of(t));
+  put(t, packed, t->panels, base, f2(t, LW_FN_ADD, at, scaled(t, k, t->tile.lanes, lane)),
+      zero_of(t));
   close_loop(t, true);
-  close_loop(t, outer);
+  close_k(t, &loops);
   return LW_OK;
 }
 
 static lw_status pack_panels(tiles_nest *t) {
   bool open;
   lw_kval p = open_loop(t, t->panel_count, LW_KLOOP_SERIAL, &open);
-  LW_TRY(pack_panel(t, panel_number(t, p), t->slice, t->slice_k, LW_NONE,
+  LW_TRY(pack_panel(t, NULL, panel_number(t, p), LW_NONE,
                     f2(t, LW_FN_MUL, p, c32(t, t->tile.depth * t->tile.lanes))));
   close_loop(t, open);
   return LW_OK;
 }
 
-/* The rows of one tile. Rows past the end repeat the last one. */
-static lw_status pack_rows(tiles_nest *t, lw_kval tile) {
-  bool outer;
-  lw_kval r, k, zero = c32(t, 0);
-  if (t->along_k) {
-    r = open_loop(t, c32(t, t->tile.rows), LW_KLOOP_SERIAL, &outer);
-    k = open_vector(t, zero, t->slice_k);
-  } else {
-    k = open_loop(t, t->slice_k, LW_KLOOP_SERIAL, &outer);
-    r = open_vector(t, zero, c32(t, t->tile.rows));
-  }
-  lw_kval row = f2(t, LW_FN_ADD, t->first_row, wide(t, scaled(t, tile, t->tile.rows, r)));
+/* The rows of the tile that begins at |first| (i64). Rows past the end repeat the last one. */
+static lw_status pack_rows(tiles_nest *t, const packed_operand *packed, lw_kval first,
+                           lw_kval base) {
+  bool outer = true;
+  k_loops loops;
+  lw_kval r, k;
+  if (t->along_k) r = open_loop(t, c32(t, t->tile.rows), LW_KLOOP_SERIAL, &outer);
+  LW_TRY(open_k(t, t->along_k ? LW_KLOOP_VECTOR : LW_KLOOP_SERIAL, &loops, &k));
+  if (!t->along_k) r = open_vector(t, c32(t, 0), c32(t, t->tile.rows));
+  lw_kval row = f2(t, LW_FN_ADD, first, wide(t, r));
   if (t->tile.rows > 1 || t->tile.tiles > 1)
     row = f2(t, LW_FN_MIN, row, f2(t, LW_FN_SUB, t->row_total, c64(t, 1)));
   LW_TRY(lw__nest_bind(&t->nest, t->row, row));
-  LW_TRY(lw__nest_bind(&t->nest, t->k_var, f2(t, LW_FN_ADD, t->slice, wide(t, k))));
   lw_kval at = t->along_k ? scaled(t, r, t->tile.depth, k) : scaled(t, k, t->tile.rows, r);
-  lw__kb_lset(&t->nest.kb, t->rows, at, lw__contraction_factor(&t->nest, t->row_factor, t->type));
-  close_loop(t, true);
-  close_loop(t, outer);
+  put(t, packed, t->rows, base, at, lw__contraction_factor(&t->nest, t->row_factor, t->type));
+  if (!t->along_k) close_loop(t, true);
+  close_k(t, &loops);
+  if (t->along_k) close_loop(t, outer);
   return LW_OK;
 }
 
@@ -194,13 +228,8 @@ static void move_sums(tiles_nest *t, uint32_t registers, lw_kval at, bool load) 
   }
 }
 
-/* Where panel |p| of the slice begins in the buffer, i64. */
-static lw_kval packed_base(tiles_nest *t, lw_kval batch, lw_kval number, lw_kval slice) {
-  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes);
-  if (t->packed_batch > 1)
-    number = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, batch, c64(t, panels)), number);
-  lw_kval k = f2(t, LW_FN_ADD, f2(t, LW_FN_MUL, number, c64(t, t->k)), slice);
-  return f2(t, LW_FN_MUL, k, c64(t, t->tile.lanes));
+static lw_kval tile_number(tiles_nest *t, lw_kval tile) {
+  return f2(t, LW_FN_ADD, f2(t, LW_FN_DIV, t->first_row, c64(t, t->tile.rows)), wide(t, tile));
 }
 
 static void multiply(tiles_nest *t, lw_kval batch, lw_kval tile, lw_kval p, uint32_t sums,
@@ -210,20 +239,24 @@ static void multiply(tiles_nest *t, lw_kval batch, lw_kval tile, lw_kval p, uint
   uint32_t width = (uint32_t)s->lanes;
   lw_kval at =
       scaled(t, tile, s->rows * s->panels * s->lanes, f2(t, LW_FN_MUL, p, c32(t, s->lanes)));
-  lw_kval base = s->packed ? packed_base(t, batch, panel_number(t, p), t->slice) : LW_NONE;
+  lw_kval base = LW_NONE, row_base = LW_NONE;
+  if (s->packed) base = packed_base(t, &t->packed_panels, batch, panel_number(t, p));
+  if (s->rows_packed) row_base = packed_base(t, &t->packed_rows, batch, tile_number(t, tile));
   lw_kval first = f2(t, LW_FN_MUL, p, c32(t, s->depth * s->lanes));
+  lw__kb_spill(kb);
   move_sums(t, sums, at, true);
   lw_kval k = lw__kb_for(kb, LW_DTYPE_I32, c32(t, 0), t->slice_k, c32(t, 1), LW_KLOOP_SERIAL);
   lw_kval place = f2(t, LW_FN_MUL, k, c32(t, s->lanes));
   if (s->packed)
-    lw__kb_loadv(kb, t->buffer, base, place, LW_NONE, right, LW_NONE, width);
+    lw__kb_loadv(kb, t->packed_panels.buffer, base, place, LW_NONE, right, LW_NONE, width);
   else
     lw__kb_movev(kb, right, LW_NONE, t->panels, f2(t, LW_FN_ADD, first, place), width);
   for (int64_t r = 0; r < s->rows; r++) {
     lw_kval from =
         t->along_k ? f2(t, LW_FN_ADD, k, c32(t, r * s->depth)) : scaled(t, k, s->rows, c32(t, r));
-    lw__kb_muladdv(kb, sums, c32(t, r * s->lanes), lw__kb_lget(kb, t->rows, from), right, LW_NONE,
-                   width);
+    lw_kval a = s->rows_packed ? lw__kb_load(kb, t->packed_rows.buffer, row_base, from, LW_NONE)
+                               : lw__kb_lget(kb, t->rows, from);
+    lw__kb_muladdv(kb, sums, c32(t, r * s->lanes), a, right, LW_NONE, width);
   }
   lw__kb_end(kb);
   move_sums(t, sums, at, false);
@@ -233,7 +266,9 @@ static lw_status multiply_slice(tiles_nest *t, lw_kval batch, uint32_t sums, uin
   bool tiles_open, panels_open;
   if (!t->tile.packed) LW_TRY(pack_panels(t));
   lw_kval tile = open_loop(t, t->tile_count, LW_KLOOP_SERIAL, &tiles_open);
-  LW_TRY(pack_rows(t, tile));
+  lw_kval first =
+      f2(t, LW_FN_ADD, t->first_row, wide(t, f2(t, LW_FN_MUL, tile, c32(t, t->tile.rows))));
+  if (!t->tile.rows_packed) LW_TRY(pack_rows(t, NULL, first, LW_NONE));
   lw_kval p = open_loop(t, t->panel_count, LW_KLOOP_SERIAL, &panels_open);
   multiply(t, batch, tile, p, sums, right);
   close_loop(t, panels_open);
@@ -247,7 +282,7 @@ static lw_status multiply_all(tiles_nest *t, lw_kval batch) {
   uint32_t lanes = (uint32_t)s->vector;
   uint32_t sums = lw__kb_registers(kb, t->type, (uint32_t)(s->rows * s->lanes), lanes);
   uint32_t right = lw__kb_registers(kb, t->type, (uint32_t)s->lanes, lanes);
-  t->rows = lw__kb_local(kb, t->type, (uint32_t)(s->rows * s->depth));
+  if (!s->rows_packed) t->rows = lw__kb_local(kb, t->type, (uint32_t)(s->rows * s->depth));
   if (!s->packed)
     t->panels = lw__kb_local(kb, t->type, (uint32_t)(s->panels * s->depth * s->lanes));
   bool sliced = t->k > s->depth;
@@ -301,7 +336,7 @@ static lw_status block_body(tiles_nest *t, int64_t *out_grid) {
   const lw_cpu_tile *s = &t->tile;
   lw_kbuilder *kb = &t->nest.kb;
   int64_t row_blocks = lw__ceil_div(t->row_extent, s->rows * s->tiles);
-  int64_t all_panels = lw__ceil_div(t->lane_extent, s->lanes);
+  int64_t all_panels = lw__ceil_div(t->lane_extent, s->used);
   int64_t lane_blocks = lw__ceil_div(all_panels, s->panels);
   if (!lw__mul_i64(row_blocks, lane_blocks, out_grid) ||
       !lw__mul_i64(*out_grid, t->batch, out_grid))
@@ -327,7 +362,7 @@ static lw_status block_body(tiles_nest *t, int64_t *out_grid) {
   lw_kval panels = c64(t, all_panels);
   if (s->swap)
     panels =
-        f2(t, LW_FN_DIV, f2(t, LW_FN_ADD, t->lane_total, c64(t, s->lanes - 1)), c64(t, s->lanes));
+        f2(t, LW_FN_DIV, f2(t, LW_FN_ADD, t->lane_total, c64(t, s->used - 1)), c64(t, s->used));
   t->panel_count = clipped(t, s->panels, panels, t->first_panel,
                            s->panels == 1 || (!s->swap && all_panels % s->panels == 0));
   t->sums = lw__kb_local(kb, t->type, (uint32_t)(s->tiles * s->rows * s->panels * s->lanes));
@@ -340,28 +375,37 @@ static lw_status build_products(tiles_nest *t, lw_region *region, const lw_lower
                                 lw_diag *diag, lw_lowered *out) {
   int64_t grid;
   LW_TRY(lw__nest_init(&t->nest, region, options, out, region->cls, 1));
-  if (t->tile.packed) t->buffer = lw__nest_scratch(&t->nest, out, t->scratch, t->type, false);
+  packed_operand *packed[] = {t->tile.packed ? &t->packed_panels : NULL,
+                              t->tile.rows_packed ? &t->packed_rows : NULL};
+  for (size_t i = 0; i < LW_ARRAY_COUNT(packed); i++)
+    if (packed[i] != NULL)
+      packed[i]->buffer = lw__nest_scratch(&t->nest, out, packed[i]->scratch, t->type, false);
   LW_TRY(block_body(t, &grid));
   return lw__nest_finish(&t->nest, grid, &region->m, 1, diag);
 }
 
-/* One block a panel. */
-static lw_status build_packing(tiles_nest *t, lw_region *region, const lw_lower_options *options,
-                               lw_diag *diag, lw_lowered *out) {
+/* One block a panel or tile. */
+static lw_status build_packing(tiles_nest *t, packed_operand *packed, lw_region *region,
+                               const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
   lw_kbuilder *kb = &t->nest.kb;
-  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes);
   LW_TRY(lw__nest_init(&t->nest, region, options, out, LW_KCLASS_MAP, 1));
-  t->buffer = lw__nest_scratch(&t->nest, out, t->scratch, t->type, true);
-  lw_kval block = lw__kb_block(kb), batch = c64(t, 0);
-  if (t->packed_batch > 1) {
-    batch = f2(t, LW_FN_DIV, block, c64(t, panels));
-    block = f2(t, LW_FN_REM, block, c64(t, panels));
+  packed->buffer = lw__nest_scratch(&t->nest, out, packed->scratch, t->type, true);
+  lw_kval part = lw__kb_block(kb), batch = c64(t, 0);
+  if (packed->batch > 1) {
+    batch = f2(t, LW_FN_DIV, part, c64(t, packed->parts));
+    part = f2(t, LW_FN_REM, part, c64(t, packed->parts));
   }
   t->lane_total = c64(t, t->lane_extent);
+  t->row_total = c64(t, t->row_extent);
+  t->slice = c64(t, 0);
+  t->slice_k = c32(t, t->k);
   LW_TRY(lw__nest_bind(&t->nest, t->b, batch));
-  LW_TRY(pack_panel(t, block, c64(t, 0), narrow(t, c64(t, t->k)),
-                    packed_base(t, batch, block, c64(t, 0)), c32(t, 0)));
-  LW_TRY(lw__nest_finish(&t->nest, t->packed_batch * panels, NULL, 0, diag));
+  lw_kval base = packed_base(t, packed, batch, part);
+  if (packed == &t->packed_panels)
+    LW_TRY(pack_panel(t, packed, part, base, c32(t, 0)));
+  else
+    LW_TRY(pack_rows(t, packed, f2(t, LW_FN_MUL, part, c64(t, t->tile.rows)), base));
+  LW_TRY(lw__nest_finish(&t->nest, packed->batch * packed->parts, NULL, 0, diag));
   lw__nest_deinit(&t->nest);
   return LW_OK;
 }
@@ -413,28 +457,46 @@ static lw_status choose(lw_region_context *ctx, const lw_node_id *nodes, uint32_
                         const lw_lower_options *options, lw_cpu_tile *tile) {
   lw_region plain;
   lw_ix space[4];
-  lw_vec_i64 divisors = {0};
+  lw_vec_i64 divisors = {0}, k_divisors = {0};
   lw_status status = lw__region_init(&plain, ctx, nodes, count);
   if (status == LW_OK) {
     lw__region_plain_space(&plain, space);
     status = lw__region_place(&plain, space);
   }
   if (status == LW_OK && plain.elements > 0) {
-    lw_cpu_extents x = {.batch = plain.b, .k = plain.k, .divisors = &divisors};
+    lw_cpu_extents x = {
+        .batch = plain.b, .k = plain.k, .divisors = &divisors, .k_divisors = &k_divisors};
     x.bytes = (int64_t)lw_dtype_size_bytes(lw__contraction_type(&plain));
     tile->swap = should_swap(&plain, options->profile->vector_bytes / x.bytes);
     lw_ix lane = tile->swap ? space[1] : space[2];
     lw_elem factor = tile->swap ? plain.lhs : plain.rhs;
+    lw_elem other = tile->swap ? plain.rhs : plain.lhs;
+    x.guarded = plain.cls == LW_KCLASS_CONV && !tile->swap;
     x.rows = tile->swap ? plain.n : plain.m;
     x.lanes = tile->swap ? plain.m : plain.n;
     x.packed = x.k > 0 && is_constant(&plain, factor);
+    x.rows_packed = x.k > 0 && is_constant(&plain, other);
     x.pack_cost = x.k > 0 ? pack_cost(&plain, factor, lane, space[3]) : 0;
     status = lw__nest_divisors(&plain, lane, &divisors);
+    if (status == LW_OK) status = lw__nest_divisors(&plain, space[3], &k_divisors);
     if (status == LW_OK) lw__cpu_tile_choose(options->profile, &x, tile);
   }
   lw_vec_free(&divisors);
+  lw_vec_free(&k_divisors);
   lw__region_deinit(&plain);
   return status;
+}
+
+static lw_ix digits_of_k(tiles_nest *t, lw_region *region) {
+  lw_ix_pool *ix = &region->pool.ix;
+  const lw_cpu_tile *s = &t->tile;
+  lw_ix k = lw__ix_const(ix, 0);
+  for (uint32_t i = 0; i < s->digits; i++) {
+    int64_t end = i + 1 < s->digits ? s->scales[i + 1] : t->k;
+    t->digit[i] = lw__region_var(region, end / s->scales[i]);
+    k = lw__ix_add(ix, k, lw__ix_affine(ix, t->digit[i], s->scales[i], 0));
+  }
+  return k;
 }
 
 /* The region in its space: b, rows, lanes and k, lanes as panel * lanes + lane where |split|. */
@@ -446,7 +508,6 @@ static lw_status place(tiles_nest *t, lw_region *region, bool split) {
   t->b = space[0];
   t->row = space[swap ? 2 : 1];
   t->lane = space[swap ? 1 : 2];
-  t->k_var = space[3];
   t->panel = LW_NONE;
   t->row_extent = swap ? region->n : region->m;
   t->lane_extent = swap ? region->m : region->n;
@@ -454,39 +515,50 @@ static lw_status place(tiles_nest *t, lw_region *region, bool split) {
   t->k = region->k;
   t->type = lw__contraction_type(region);
   if (split) {
-    t->panel = lw__region_var(region, lw__ceil_div(t->lane_extent, t->tile.lanes));
-    t->lane = lw__region_var(region, t->tile.lanes);
-    space[swap ? 1 : 2] = lw__ix_add(ix, lw__ix_affine(ix, t->panel, t->tile.lanes, 0), t->lane);
+    t->panel = lw__region_var(region, lw__ceil_div(t->lane_extent, t->tile.used));
+    t->lane = lw__region_var(region, t->tile.used);
+    space[swap ? 1 : 2] = lw__ix_add(ix, lw__ix_affine(ix, t->panel, t->tile.used, 0), t->lane);
   }
+  if (t->k > 0) space[3] = digits_of_k(t, region);
   LW_TRY(lw__region_place(region, space));
   t->row_factor = swap ? region->rhs : region->lhs;
   t->lane_factor = swap ? region->lhs : region->rhs;
-  t->along_k = t->k > 0 && lw__contraction_runs_along(region, t->row_factor, t->k_var);
+  t->along_k = t->k > 0 && !t->tile.rows_packed &&
+               lw__contraction_runs_along(region, t->row_factor, t->digit[0]);
   return LW_OK;
 }
 
-static lw_status add_scratch(tiles_nest *t, lw_region *region, lw_lowered *out) {
-  int64_t panels = lw__ceil_div(t->lane_extent, t->tile.lanes), bytes;
-  t->packed_batch = depends_on(region, t->lane_factor, t->b) ? t->batch : 1;
-  if (!lw__mul_i64(panels * t->tile.lanes, t->k, &bytes) ||
-      !lw__mul_i64(bytes, t->packed_batch * (int64_t)lw_dtype_size_bytes(t->type), &bytes))
+/* Packs one operand by a launch of its own. */
+static lw_status pack_once(tiles_nest *t, packed_operand *packed, lw_elem factor, int64_t parts,
+                           int64_t width, lw_region *region, const lw_lower_options *options,
+                           lw_diag *diag, lw_lowered *out) {
+  int64_t elements;
+  packed->batch = depends_on(region, factor, t->b) ? t->batch : 1;
+  packed->parts = parts;
+  packed->width = width;
+  packed->scratch = out->scratch_bytes.count;
+  if (!lw__mul_i64(packed->parts * width, t->k, &elements) ||
+      !lw__mul_i64(elements, packed->batch * (int64_t)lw_dtype_size_bytes(t->type), &elements))
     return LW_STATUS_UNSUPPORTED;
-  t->scratch = out->scratch_bytes.count;
-  return lw_vec_push(&out->scratch_bytes, (uint64_t)bytes);
+  LW_TRY(lw_vec_push(&out->scratch_bytes, (uint64_t)elements));
+  return build_packing(t, packed, region, options, diag, out);
 }
 
 static lw_status build(tiles_nest *t, lw_region *region, bool split,
                        const lw_lower_options *options, lw_diag *diag, lw_lowered *out) {
+  const lw_cpu_tile *s = &t->tile;
   LW_TRY(place(t, region, split));
-  if (t->tile.packed) {
-    LW_TRY(add_scratch(t, region, out));
-    LW_TRY(build_packing(t, region, options, diag, out));
-  }
+  if (s->packed)
+    LW_TRY(pack_once(t, &t->packed_panels, t->lane_factor, lw__ceil_div(t->lane_extent, s->used),
+                     s->lanes, region, options, diag, out));
+  if (s->rows_packed)
+    LW_TRY(pack_once(t, &t->packed_rows, t->row_factor, lw__ceil_div(t->row_extent, s->rows),
+                     s->rows, region, options, diag, out));
   LW_TRY(build_products(t, region, options, diag, out));
   return lw__arena_printf(
       &out->arena, &out->schedule, "tiles of %lld x %lld in registers%s, %lld x %lld a block%s",
-      (long long)t->tile.rows, (long long)t->tile.lanes, t->tile.swap ? " (turned)" : "",
-      (long long)t->tile.tiles, (long long)t->tile.panels, t->tile.packed ? ", packed once" : "");
+      (long long)s->rows, (long long)s->lanes, s->swap ? " (turned)" : "", (long long)s->tiles,
+      (long long)s->panels, s->packed || s->rows_packed ? ", weights packed once" : "");
 }
 
 static lw_status lower_tiles(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,

@@ -8,13 +8,21 @@
 
 #include "compiler/lower/contraction.h"
 
+enum { LW_CPU_DIGITS = 5 };
+
 typedef struct lw_cpu_tile {
   bool swap;             /* lanes along m, rows along n; else lanes along n */
   bool packed;           /* panels come from a buffer that the init program fills */
+  bool rows_packed;      /* rows do, [tile][k][row] */
   int64_t vector, lanes; /* elements of a register; of a panel, a few registers */
+  int64_t used; /* lanes of a panel that hold something, at most |lanes|: a row of an image */
   int64_t rows;          /* of a register tile */
   int64_t tiles, panels; /* of a block: tiles x rows by panels x lanes results */
-  int64_t depth;         /* k of one slice, at most k (and 1 when k is 0) */
+  int64_t depth; /* k of one slice, at most k (and 1 when k is 0), a multiple of the last scale */
+  /* k is counted by digits: k = sum of digit i times scale i, scale 0 = 1. Addresses with divisions
+   * of k in them (taps of convolutions) then need none. */
+  int64_t scales[LW_CPU_DIGITS];
+  uint32_t digits;
 } lw_cpu_tile;
 
 /* What the choice depends on. */
@@ -22,7 +30,9 @@ typedef struct lw_cpu_extents {
   int64_t batch, rows, lanes, k;
   int64_t bytes;              /* of an element of the sums */
   const lw_vec_i64 *divisors; /* where digits of the lanes' variable begin */
-  bool packed;
+  const lw_vec_i64 *k_divisors;
+  bool packed, rows_packed;
+  bool guarded; /* addresses of lanes past the end have guards with divisions in them: images */
   double pack_cost;           /* cycles an element of the lanes' operand takes to pack */
 } lw_cpu_extents;
 
