@@ -9,6 +9,8 @@ static const cli_option inspect_options[] = {
     {"json", NULL, NULL, "print one JSON object instead of text", NULL, 0},
     {"dim", "NAME=N", NULL, "extent of a symbolic dimension; may be repeated", NULL, 0},
     {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
+    {"value", "NAME=2,3,-1", NULL,
+     "makes an input a constant: one that decides shapes or branches; may be repeated", NULL, 0},
     {NULL, NULL, NULL, NULL, NULL, 0}};
 
 /* ---- text ----- */

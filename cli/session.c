@@ -22,6 +22,8 @@ const cli_option cli_compile_options[] = {
     {"state-rows", "N", "chosen", "room of a state that grows, in rows", NULL, 0},
     {"max-shapes", "N", "16", "most shapes of open dimensions that stay compiled", NULL, 0},
     {"shape", "NAME=2x3x64x64", NULL, "shape of an input; may be repeated", "shapes", 0},
+    {"value", "NAME=2,3,-1", NULL,
+     "makes an input a constant: one that decides shapes or branches; may be repeated", NULL, 0},
     {"no-fuse", NULL, NULL, "every node gets a kernel of its own (all other passes stay on)", NULL,
      0},
     {"force", "ID", NULL, "fuse this pair though it does not pay; ids: lawson explain", NULL, 0},
@@ -150,9 +152,9 @@ static int check_twice(const cli_args *args, const char *option) {
 }
 
 static int set_given(const cli_args *args, lw_options *options) {
-  static const char *const direct[] = {"device", "dim",     "shape",  "force", "forbid",
-                                       "policy", "threads", "target", "cc",    "streams",
-                                       "graphs", "early",   "state"};
+  static const char *const direct[] = {"device",  "dim",    "shape",   "value",  "force",
+                                       "forbid",  "policy", "threads", "target", "cc",
+                                       "streams", "graphs", "early",   "state"};
   int code = 0;
   for (size_t i = 0; i < args->value_count && code == 0; i++) {
     const cli_value *v = &args->values[i];
@@ -185,6 +187,7 @@ int cli_options_make(const cli_args *args, lw_options **out_options) {
   if (code == 0) code = set_cache(args, *out_options);
   if (code == 0) code = check_twice(args, "dim");
   if (code == 0) code = check_twice(args, "shape");
+  if (code == 0) code = check_twice(args, "value");
   if (code == 0) code = set_given(args, *out_options);
   if (code == 0) return 0;
   lw_options_destroy(*out_options);
@@ -197,6 +200,14 @@ int cli_options_make(const cli_args *args, lw_options **out_options) {
 static bool is_open(const lw_tensor_info *info) {
   for (int d = 0; d < info->rank; d++) {
     if (info->dims[d] < 0) return true;
+  }
+  return false;
+}
+
+/* Whether shapes, and with them those of outputs, are decided when inputs are bound. */
+static bool is_open_model(const cli_session *s) {
+  for (size_t i = 0; i < s->input_count; i++) {
+    if (is_open(lw_model_input(s->model, i))) return true;
   }
   return false;
 }
@@ -580,10 +591,10 @@ static int make_seed(const cli_args *args, cli_session *s) {
   return 0;
 }
 
-static int make_output(cli_session *s, size_t i, const int64_t *dims) {
+static int make_output(cli_session *s, size_t i, int rank, const int64_t *dims) {
   const lw_tensor_info *info = lw_model_output(s->model, i);
   lw_tools_array_deinit(&s->outputs[i]);
-  lw_status status = lw_tools_array_create(info->dtype, info->rank, dims, &s->outputs[i]);
+  lw_status status = lw_tools_array_create(info->dtype, rank, dims, &s->outputs[i]);
   return status == LW_OK ? 0 : cli_fail(status, "no room for output '%s'", info->name);
 }
 
@@ -607,7 +618,7 @@ int cli_session_fill(const cli_args *args, cli_session *s) {
   }
   for (size_t i = 0; code == 0 && i < s->output_count; i++) {
     const lw_tensor_info *info = lw_model_output(s->model, i);
-    if (!is_open(info)) code = make_output(s, i, info->dims);
+    if (!is_open_model(s)) code = make_output(s, i, info->rank, info->dims);
   }
   return code;
 }
@@ -652,9 +663,10 @@ static int bind_output(cli_session *s, size_t i) {
   int64_t dims[LW_MAX_RANK];
   cli_tensor t;
   lw_status status = LW_OK;
-  if (is_open(lw_model_output(s->model, i))) {
-    status = lw_context_output_dims(s->context, i, dims);
-    int code = status == LW_OK ? make_output(s, i, dims) : 0;
+  if (is_open_model(s)) {
+    int rank;
+    status = lw_context_output_dims(s->context, i, &rank, dims);
+    int code = status == LW_OK ? make_output(s, i, rank, dims) : 0;
     if (code != 0) return code;
   }
   if (status == LW_OK) {

@@ -59,6 +59,9 @@ typedef struct lw_context lw_context;
  *                                         cache of keys, statistics); may be repeated. auto: all
  *                                         pairs named past... and present...
  *   state_rows     N                      room of a state that grows, in rows
+ *   value          INPUT=2,3,-1.5         makes an input a constant, row-major: the model has it no
+ *                                         longer; for inputs that decide shapes or branches; may be
+ *                                         repeated
  *   channels_last  on | off               4-D inputs and outputs are stored NHWC by the caller
  *   cache          folder for kernels and whole plans, "" = none on disk
  *   cache_limit    500M, 2G ...           beyond it the least recently used entries go; 2G
@@ -156,8 +159,9 @@ LW_API lw_status lw_context_bind_input(lw_context *context, size_t index,
 LW_API lw_status lw_context_bind_output(lw_context *context, size_t index,
                                         const lw_tensor *tensor) LW_MUST_CHECK;
 /* The shape that output |index| has with the inputs that are bound; |out_dims| has room for
- * LW_MAX_RANK. With open dimensions this compiles what a run would. */
-LW_API lw_status lw_context_output_dims(lw_context *context, size_t index,
+ * LW_MAX_RANK. With open dimensions this compiles what a run would, and decides the rank, too:
+ * files declare wrong ones. */
+LW_API lw_status lw_context_output_dims(lw_context *context, size_t index, int *out_rank,
                                         int64_t *out_dims) LW_MUST_CHECK;
 LW_API lw_status lw_context_run(lw_context *context) LW_MUST_CHECK; /* and waits */
 /* A run in two halves. Submit begins it and returns; what was bound in host memory has been copied

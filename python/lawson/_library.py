@@ -42,13 +42,12 @@ class TensorC(ctypes.Structure):
 
 
 class StatsC(ctypes.Structure):
-    _fields_ = ([(name, ctypes.c_uint64) for name in (
-        "kernels", "library_calls", "copies", "fills", "staging_copies", "arena_bytes",
-        "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")]
-        + [("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double),
-           ("groups_split", ctypes.c_uint64)]
-        + [("lanes", ctypes.c_uint64), ("waits", ctypes.c_uint64),
-           ("last_launch_us", ctypes.c_double), ("live_bytes", ctypes.c_uint64)])
+    _fields_ = [*[(name, ctypes.c_uint64) for name in (
+                    "kernels", "library_calls", "copies", "fills", "staging_copies", "arena_bytes",
+                    "weight_bytes", "traffic_bytes", "kernels_built", "kernels_cached")],
+                ("compile_s", ctypes.c_double), ("last_device_us", ctypes.c_double),
+                *[(name, ctypes.c_uint64) for name in ("groups_split", "lanes", "waits")],
+                ("last_launch_us", ctypes.c_double), ("live_bytes", ctypes.c_uint64)]
 
 
 class PortC(ctypes.Structure):
@@ -97,7 +96,8 @@ _FUNCTIONS = {
     "lw_context_destroy": (None, [_VOID_P]),
     "lw_context_bind_input": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(TensorC)]),
     "lw_context_bind_output": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(TensorC)]),
-    "lw_context_output_dims": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(ctypes.c_int64)]),
+    "lw_context_output_dims": (ctypes.c_int, [_VOID_P, _SIZE, ctypes.POINTER(ctypes.c_int),
+                                              ctypes.POINTER(ctypes.c_int64)]),
     "lw_context_shape_stats": (None, [_VOID_P, ctypes.POINTER(ShapeStatsC)]),
     "lw_context_run": (ctypes.c_int, [_VOID_P]),
     "lw_context_enqueue": (ctypes.c_int, [_VOID_P, _VOID_P]),

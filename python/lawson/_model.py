@@ -215,6 +215,15 @@ class Context:
         self._bound: Dict[Tuple[bool, int], View] = {}  # what the context points into must stay alive
         self._check(self._library.lw_context_create(model.handle, ctypes.byref(self._handle)))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether something is decided by the runs."""
+        return self.model.is_open
+
+    @property
+    def device(self) -> str:
+        return self.model.device
+
     def _check(self, status: int) -> None:
         if status:
             raise Error(status, text(self._library.lw_context_error(self._handle)))
@@ -235,12 +244,12 @@ class Context:
 
     def output_shape(self, index: int) -> Tuple[int, ...]:
         """The shape that an output has with the inputs that are bound."""
-        info = self.model.outputs[index]
-        if not info.is_open:
-            return tuple(info.known_shape())
-        dims = (ctypes.c_int64 * MAX_RANK)()
-        self._check(self._library.lw_context_output_dims(self._handle, index, dims))
-        return tuple(dims[:len(info.shape)])
+        if not self.model.is_open:
+            return tuple(self.model.outputs[index].known_shape())
+        rank, dims = ctypes.c_int(), (ctypes.c_int64 * MAX_RANK)()
+        self._check(self._library.lw_context_output_dims(self._handle, index, ctypes.byref(rank),
+                                                         dims))
+        return tuple(dims[:rank.value])
 
     def run(self) -> None:
         self._check(self._library.lw_context_run(self._handle))

@@ -10,12 +10,17 @@ import threading
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _tensor
-from ._library import USAGE, Error
+from ._deciding import DecidingContext, says_so, value_option
+from ._library import MODEL_INVALID, UNSUPPORTED, USAGE, Error
 from ._model import (Context, Model, Option, TensorInfo, cache_folder,
                      environment_options, inspect, shape_option)
 from ._tensor import Tensor, View
 
 Key = Union[int, str]
+
+# What compiling for the shapes of a run says when values of inputs may be what is missing: the branch
+# of an If that is not taken may not even be valid for them.
+_PERHAPS_DECIDED = (USAGE, UNSUPPORTED, MODEL_INVALID)
 
 
 class Session:
@@ -26,12 +31,15 @@ class Session:
     channels_last  4-D inputs and outputs are stored NHWC (shapes stay NCHW)
     dims           {"batch": 2}: extents of symbolic dimensions
     shapes         {"x": (2, 3, 64, 64)}: shapes of inputs
+    values         {"rate": [16000]}: elements of inputs that become constants: the session has them
+                   no longer
     cache          folder where kernels are kept; "" keeps none
     shapes_kept    for how many shapes of its inputs a network with open dimensions stays compiled
     options        further options of the library by name: fuse=False, threads=4, policy="classic"
 
     Dimensions that stay open are bound by the shapes of the inputs of each run: it is compiled for
-    shapes that it has not seen.
+    shapes that it has not seen. The same holds for values of small inputs that decide shapes or
+    branches.
 
     One run at a time: run() waits for its turn, other threads may use sessions of their own.
     """
@@ -39,11 +47,12 @@ class Session:
     def __init__(self, model: Union[str, "os.PathLike[str]", bytes], device: str = "auto",
                  channels_last: bool = False, dims: Optional[Mapping[str, int]] = None,
                  shapes: Optional[Mapping[str, Sequence[int]]] = None,
+                 values: Optional[Mapping[str, Sequence[float]]] = None,
                  cache: Optional[str] = None, shapes_kept: int = 8, **options: Any) -> None:
         self._file: Any = None
         self._closed = False
         self._bound: Dict[Tuple[bool, int], View] = {}
-        self._ran = False
+        self._ran = self._proved = False
         self._lock = threading.RLock()
         if isinstance(model, (bytes, bytearray, memoryview)):
             self._file = tempfile.NamedTemporaryFile(prefix="lawson-", suffix=".onnx")
@@ -59,14 +68,41 @@ class Session:
         self._options += [("dim", f"{name}={extent}") for name, extent in (dims or {}).items()]
         self._options += [shape_option(name, shape) for name, shape in (shapes or {}).items()]
         self._options += list(options.items())
-        model = Model(self.path, self._options)
-        self._context = Context(model)
-        self.inputs, self.outputs = model.inputs, model.outputs
-        if model.is_open:  # the file, which may be read again, has the names of what is open
+        self._options += [value_option(name, elements) for name, elements in (values or {}).items()]
+        self._kept = max(int(shapes_kept), 1)
+        self._context = self._load(device, self._kept)
+        if self._context.is_open:  # the file, which may be read again, has the names of what is open
             summary = inspect(self.path, self._options)
             self.inputs, self.outputs = summary.inputs, summary.outputs
         else:
+            self.inputs, self.outputs = self._context.model.inputs, self._context.model.outputs
             self._let_file_go()
+
+    def _load(self, device: str, kept: int) -> Union[Context, DecidingContext]:
+        try:
+            model = Model(self.path, self._options)
+        except Error as error:
+            if not says_so(str(error)):
+                raise
+            return DecidingContext(self.path, self._options, error, kept, device)
+        return Context(model)
+
+    def _shapes_suffice(self) -> bool:
+        """Compiles for what is bound, the first time. Where shapes do not decide everything, values
+        of inputs are tried from now on: false, and the context is another one."""
+        try:
+            if self._context.is_open and self.outputs and not self._proved:
+                self._context.output_shape(0)
+            self._proved = True
+        except Error as error:
+            if error.status not in _PERHAPS_DECIDED or isinstance(self._context, DecidingContext):
+                raise
+            deciding = DecidingContext(self.path, self._options, error, self._kept,
+                                       self._context.device)
+            self._context.close()
+            self._context = deciding
+            return False
+        return True
 
     def _let_file_go(self) -> None:
         if self._file is not None:
@@ -96,7 +132,7 @@ class Session:
     def device(self) -> str:
         """ "cpu", "cuda:0", "null": where the model runs."""
         self._require_open()
-        return self._context.model.device
+        return self._context.device
 
     def get_inputs(self) -> List[TensorInfo]:
         """The inputs, as ONNX Runtime names the call: each has `name`, `type` and `shape`."""
@@ -150,13 +186,15 @@ class Session:
         """The output of this name or number is written to |array| at every run, without a copy."""
         self._bind(key, array, False)
 
-    def _bind_all(self, bound: Mapping[Tuple[bool, int], View]) -> Context:
+    def _bind_all(self, bound: Mapping[Tuple[bool, int], View]) -> Union[Context, DecidingContext]:
         """The context with all of these bound to it."""
         for (is_input, index), view in bound.items():
             if is_input and self.inputs[index].is_open:
                 self._require_fit(self.inputs[index], view.shape)
             self._context.bind(index, view, is_input)
         self._ran = True
+        if not self._shapes_suffice():
+            return self._bind_all(bound)
         return self._context
 
     def enqueue(self, stream: int = 0) -> None:
@@ -231,9 +269,9 @@ class Session:
 
     # ---- facts ----
 
-    def _ran_context(self) -> Context:
+    def _ran_context(self) -> Union[Context, DecidingContext]:
         self._require_open()
-        if self._context.model.is_open and not self._ran:
+        if self._context.is_open and not self._ran:
             raise Error(USAGE, "nothing ran yet: dimensions are open until the first run, or give "
                         "them as dims={name: extent} or shapes={input: (2, 3, ...)}")
         return self._context
@@ -326,9 +364,9 @@ class IOBinding:
         return [output.numpy() if isinstance(output, Tensor) else numpy.asarray(output)
                 for output in self.get_outputs()]
 
-    def _prepare(self) -> Context:
+    def _prepare(self) -> Union[Context, DecidingContext]:
         context = self.session._bind_all({key: view for key, view in self._views.items() if key[0]})
-        for index, info in enumerate(context.model.outputs):
+        for index, info in enumerate(self.session.outputs):
             made = self._made.get(index)
             if index in self._given:
                 continue

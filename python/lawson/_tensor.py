@@ -59,6 +59,12 @@ class View:
         self.tensor = TensorC(data, DTYPES.index(dtype), len(shape), self._dims, self._strides,
                               memory)
 
+    def strides(self) -> List[int]:
+        """In elements."""
+        if self._strides is None:
+            return packed_strides(self.shape)
+        return list(self._strides)[:len(self.shape)]
+
     def retype(self, dtype: str) -> None:
         """Raw bits become the type that the model says they are."""
         if _RAW_BITS.get(dtype) == self.dtype:

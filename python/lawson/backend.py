@@ -17,6 +17,7 @@ import onnx
 import onnx.helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
+from ._deciding import says_so
 from ._library import UNSUPPORTED, Error
 from ._model import has_device, inspect
 from ._session import Session
@@ -104,7 +105,8 @@ class LawsonBackend(Backend):
         with tempfile.NamedTemporaryFile(prefix="lawson-", suffix=".onnx") as file:
             file.write(model.SerializeToString())
             file.flush()
-            return inspect(file.name, []).status != UNSUPPORTED
+            summary = inspect(file.name, [])
+            return summary.status != UNSUPPORTED or says_so(summary.problem)
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> LawsonRep:

@@ -500,24 +500,28 @@ size_t lw_model_state_output(const lw_model *model, size_t input) {
 
 /* ---- shapes ----- */
 
-static lw_status context_output_dims(lw_context *context, size_t index, int64_t *out_dims) {
+static lw_status context_output_dims(lw_context *context, size_t index, int *out_rank,
+                                     int64_t *out_dims) {
   const lw_model *m = context->model;
-  if (index >= m->output_count || out_dims == NULL) {
+  bool room = out_rank != NULL && out_dims != NULL;
+  if (index >= m->output_count || !room) {
     return lw__fail(
         &context->diag, LW_STATUS_USAGE, "output",
-        out_dims == NULL ? "there is no room for dims" : "there is no output %zu, the model has %u",
-        index, m->output_count);
+        !room ? "there is no room for dims" : "there is no output %zu, the model has %u", index,
+        m->output_count);
   }
   if (context->dynamic != NULL) {
-    return lw__dynamic_output_dims(context->dynamic, index, &context->diag, out_dims);
+    return lw__dynamic_output_dims(context->dynamic, index, &context->diag, out_rank, out_dims);
   }
+  *out_rank = m->outputs[index].rank;
   memcpy(out_dims, m->outputs[index].dims, sizeof *out_dims * (size_t)m->outputs[index].rank);
   return LW_OK;
 }
 
-lw_status lw_context_output_dims(lw_context *context, size_t index, int64_t *out_dims) {
+lw_status lw_context_output_dims(lw_context *context, size_t index, int *out_rank,
+                                 int64_t *out_dims) {
   LW_TRY(context_enter(context, CONTEXT_IDLE));
-  return context_end(context, context_output_dims(context, index, out_dims));
+  return context_end(context, context_output_dims(context, index, out_rank, out_dims));
 }
 
 void lw_context_shape_stats(const lw_context *context, lw_shape_stats *out_stats) {

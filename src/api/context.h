@@ -27,7 +27,7 @@ lw_status lw__dynamic_bind(lw_dynamic *dynamic, size_t index, const lw_tensor *t
                            bool is_input, lw_diag *diag) LW_MUST_CHECK;
 /* Everything bound to the context of the run's shape, which is |*out|. */
 lw_status lw__dynamic_prepare(lw_dynamic *dynamic, lw_diag *diag, lw_context **out) LW_MUST_CHECK;
-lw_status lw__dynamic_output_dims(lw_dynamic *dynamic, size_t index, lw_diag *diag,
+lw_status lw__dynamic_output_dims(lw_dynamic *dynamic, size_t index, lw_diag *diag, int *out_rank,
                                   int64_t *out_dims) LW_MUST_CHECK;
 /* The context of the last run; NULL before. */
 const lw_context *lw__dynamic_last(const lw_dynamic *dynamic);

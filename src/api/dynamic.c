@@ -88,12 +88,13 @@ static lw_status port_refuse(const lw_dynamic *d, uint32_t port, lw_diag *diag, 
 }
 
 static lw_status port_misfit(const lw_dynamic *d, uint32_t port, lw_diag *diag,
-                             const lw_tensor *tensor, const char *who, const int64_t *dims) {
+                             const lw_tensor *tensor, const char *who, int rank,
+                             const int64_t *dims) {
   const lw_tensor_info *info = port_info(d, port);
   lw_text text = {0};
   lw__text_add_type(&text, tensor->dtype, tensor->rank, tensor->dims);
   lw__text_add(&text, " was given, %s ", who);
-  lw__text_add_type(&text, info->dtype, info->rank, dims);
+  lw__text_add_type(&text, info->dtype, rank, dims);
   lw_status status = port_refuse(d, port, diag, lw__text_str(&text));
   lw__text_deinit(&text);
   return status;
@@ -108,11 +109,14 @@ static lw_status port_check(const lw_dynamic *d, uint32_t port, const lw_tensor 
   if (tensor->rank > 0 && tensor->dims == NULL) {
     return port_refuse(d, port, diag, "dims of the tensor are NULL");
   }
-  bool fits = tensor->dtype == info->dtype && tensor->rank == info->rank;
-  for (int k = 0; k < tensor->rank && fits; k++) {
+  bool fits = tensor->dtype == info->dtype;
+  /* What a file says of its outputs is a hint: what a run has is compared then. */
+  bool hint = d->model->shapes->path != NULL && port >= d->model->input_count;
+  if (!hint) fits &= tensor->rank == info->rank;
+  for (int k = 0; k < tensor->rank && fits && !hint; k++) {
     fits = tensor->dims[k] >= 0 && (info->dims[k] < 0 || info->dims[k] == tensor->dims[k]);
   }
-  return fits ? LW_OK : port_misfit(d, port, diag, tensor, "the model has", info->dims);
+  return fits ? LW_OK : port_misfit(d, port, diag, tensor, "the model has", info->rank, info->dims);
 }
 
 lw_status lw__dynamic_bind(lw_dynamic *d, size_t index, const lw_tensor *tensor, bool is_input,
@@ -213,10 +217,10 @@ static lw_status port_hand_on(lw_dynamic *d, dynamic_entry *entry, uint32_t port
   int64_t dims[LW_MAX_RANK];
   uint32_t shorter;
   const dynamic_port *p = &d->ports[port];
-  lw__shapes_port_dims(d->model, entry->variant, port, d->numbers, dims, &shorter);
-  size_t bytes = (size_t)p->tensor.rank * sizeof *dims;
-  if (bytes > 0 && memcmp(dims, p->dims, bytes) != 0) {
-    return port_misfit(d, port, diag, &p->tensor, "this run has", dims);
+  int rank = lw__shapes_port_dims(d->model, entry->variant, port, d->numbers, dims, &shorter);
+  size_t bytes = (size_t)rank * sizeof *dims;
+  if (p->tensor.rank != rank || (bytes > 0 && memcmp(dims, p->dims, bytes) != 0)) {
+    return port_misfit(d, port, diag, &p->tensor, "this run has", rank, dims);
   }
   if (entry->serials[port] == p->serial) return LW_OK;
   bool input = port < d->model->input_count;
@@ -241,13 +245,15 @@ lw_status lw__dynamic_prepare(lw_dynamic *d, lw_diag *diag, lw_context **out) {
   return LW_OK;
 }
 
-lw_status lw__dynamic_output_dims(lw_dynamic *d, size_t index, lw_diag *diag, int64_t *out_dims) {
+lw_status lw__dynamic_output_dims(lw_dynamic *d, size_t index, lw_diag *diag, int *out_rank,
+                                  int64_t *out_dims) {
   dynamic_entry *entry;
   uint32_t shorter;
   d->ready = false;
   LW_TRY(entry_of(d, diag, &entry));
-  lw__shapes_port_dims(d->model, entry->variant, d->model->input_count + (uint32_t)index,
-                       d->numbers, out_dims, &shorter);
+  *out_rank =
+      lw__shapes_port_dims(d->model, entry->variant, d->model->input_count + (uint32_t)index,
+                           d->numbers, out_dims, &shorter);
   return LW_OK;
 }
 

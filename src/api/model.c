@@ -122,6 +122,18 @@ static lw_status model_dump_graph(lw_model *model, const lw_options *options, co
   return status;
 }
 
+static lw_status import_fixed(const lw_options *options, lw_arena *arena, lw_import_options *out) {
+  lw_import_fixed *fixed;
+  LW_TRY(lw__arena_alloc(arena, options->values.count, sizeof *fixed, &fixed));
+  for (uint32_t i = 0; i < options->values.count; i++) {
+    const lw_named_value *v = &options->values.data[i];
+    fixed[i] = (lw_import_fixed){v->name, v->integers, v->floats, v->count};
+  }
+  out->fixed = fixed;
+  out->fixed_count = options->values.count;
+  return LW_OK;
+}
+
 lw_status lw__import_options(const lw_options *options, lw_arena *arena, lw_import_options *out) {
   uint32_t dims = options->dims.count, shapes = options->shapes.count;
   const char **dim_names, **shape_names;
@@ -146,7 +158,7 @@ lw_status lw__import_options(const lw_options *options, lw_arena *arena, lw_impo
                              .shape_names = shape_names,
                              .shapes = import_shapes,
                              .shape_count = shapes};
-  return LW_OK;
+  return import_fixed(options, arena, out);
 }
 
 /* Numbers for the symbols that the options have numbers for. What is left in inputs a run decides.

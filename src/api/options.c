@@ -357,6 +357,64 @@ static lw_status read_state_rows(lw_options *options, const option_row *row, con
   return LW_OK;
 }
 
+/* One number behind |*text|; a float's integer is what remains of it, or an end of the range. */
+static bool parse_element(const char **text, int64_t *out_integer, double *out_float) {
+  char *end, *whole;
+  errno = 0;
+  *out_float = strtod(*text, &end);
+  if (end == *text) return false;
+  errno = 0;
+  *out_integer = (int64_t)strtoll(*text, &whole, 10);
+  if (whole == end && errno == ERANGE && **text != '-') {
+    *out_integer = (int64_t)strtoull(*text, &whole, 10);
+  } else if (whole != end) {
+    bool fits = *out_float >= -0x1p63 && *out_float < 0x1p63;
+    *out_integer = fits ? (int64_t)*out_float : *out_float > 0 ? INT64_MAX : INT64_MIN;
+  }
+  *text = end + strspn(end, " ");
+  return true;
+}
+
+static bool parse_elements(const char *text, int64_t *integers, double *floats,
+                           uint32_t *out_count) {
+  uint32_t count = 0;
+  text += strspn(text, " ");
+  while (*text != '\0') {
+    if (count > 0 && *text++ != ',') return false;
+    if (!parse_element(&text, &integers[count], &floats[count])) return false;
+    count++;
+  }
+  *out_count = count;
+  return true;
+}
+
+static lw_status read_value(lw_options *options, const option_row *row, const char *value,
+                            bool *out_fits) {
+  (void)row;
+  size_t length;
+  const char *rest;
+  int64_t *integers;
+  double *floats;
+  lw_named_value named;
+  *out_fits = split_named(value, &length, &rest);
+  if (!*out_fits) return LW_OK;
+  uint32_t most = 1;
+  for (const char *at = rest; *at != '\0'; at++) most += *at == ',';
+  LW_TRY(lw__arena_alloc(&options->arena, most, sizeof *integers, &integers));
+  LW_TRY(lw__arena_alloc(&options->arena, most, sizeof *floats, &floats));
+  *out_fits = parse_elements(rest, integers, floats, &named.count);
+  if (!*out_fits) return LW_OK;
+  named.integers = integers;
+  named.floats = floats;
+  LW_TRY(lw__arena_strndup(&options->arena, value, length, &named.name));
+  for (uint32_t i = 0; i < options->values.count; i++) {
+    if (strcmp(options->values.data[i].name, named.name) != 0) continue;
+    options->values.data[i] = named;
+    return LW_OK;
+  }
+  return lw_vec_push(&options->values, named);
+}
+
 /* ---- the table ----- */
 
 #define MEMBER(m) offsetof(lw_options, m)
@@ -384,6 +442,7 @@ static const option_row option_rows[] = {
     {"state", read_state, 0,
      "INPUT=OUTPUT, which replace each other, or auto: past... and present... of one name", false},
     {"state_rows", read_state_rows, MEMBER(state_rows), "a number of rows", true},
+    {"value", read_value, 0, "INPUT=2,3,-1.5, the name of an input and its elements", false},
     {"channels_last", read_switch, MEMBER(channels_last), "on or off", false},
     {"cache", read_text, MEMBER(cache_folder), "a folder, or nothing", true},
     {"cc", read_text, MEMBER(cc), "a C compiler", true},
@@ -486,6 +545,7 @@ void lw_options_destroy(lw_options *options) {
   lw_vec_free(&options->history);
   lw_vec_free(&options->shapes);
   lw_vec_free(&options->states);
+  lw_vec_free(&options->values);
   lw_vec_free(&options->dump_steps);
   lw__text_deinit(&options->error);
   lw__arena_deinit(&options->arena);

@@ -20,6 +20,13 @@ typedef struct lw_named_shape {
   int64_t dims[LW_MAX_RANK];
 } lw_named_shape;
 
+typedef struct lw_named_value { /* an input that is a constant */
+  const char *name;
+  const int64_t *integers;
+  const double *floats; /* the same numbers */
+  uint32_t count;
+} lw_named_value;
+
 /* Sizes that a dimension is compiled for, ascending; a run takes the smallest that is large
  * enough. */
 typedef struct lw_ladder {
@@ -61,6 +68,7 @@ struct lw_options {
   LW_VEC(lw_named_state) states;
   bool find_states;    /* by names: past... and present... */
   uint32_t state_rows; /* room of an appended state; 0: chosen */
+  LW_VEC(lw_named_value) values;
   lw_name_list dump_steps;  /* without "after:" */
   const char *cache_folder; /* NULL: nothing on disk */
   const char *cc, *path, *nvrtc, *cuda, *cupti; /* NULL: not given */

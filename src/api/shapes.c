@@ -349,8 +349,8 @@ lw_status lw__shapes_solve(const lw_model *model, const int64_t *const *dims, lw
   return LW_OK;
 }
 
-void lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint32_t port,
-                          const int64_t *numbers, int64_t *out_dims, uint32_t *out_shorter) {
+int lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint32_t port,
+                         const int64_t *numbers, int64_t *out_dims, uint32_t *out_shorter) {
   const lw_shapes *shapes = model->shapes;
   const lw_model *m = variant->model;
   const lw_tensor_info *info =
@@ -364,6 +364,7 @@ void lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint
     out_dims[place->dim] = numbers[s] * place->inner;
     *out_shorter |= 1u << place->dim;
   }
+  return info->rank;
 }
 
 /* ---- life ----- */

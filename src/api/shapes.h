@@ -86,10 +86,10 @@ lw_status lw__shapes_solve(const lw_model *model, const int64_t *const *dims, lw
 lw_status lw__shapes_acquire(lw_model *model, const int64_t *numbers, lw_diag *diag,
                              lw_variant **out) LW_MUST_CHECK;
 void lw__shapes_release(lw_model *model, lw_variant *variant);
-/* The shape that output or input |port| (outputs stand behind the inputs) has in a run with
- * |numbers| in |variant|, and which of its dims are shorter than the variant's. */
-void lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint32_t port,
-                          const int64_t *numbers, int64_t *out_dims, uint32_t *out_shorter);
+/* The rank, and the shape that output or input |port| (outputs stand behind the inputs) has in a
+ * run with |numbers| in |variant|, and which of its dims are shorter than the variant's. */
+int lw__shapes_port_dims(const lw_model *model, const lw_variant *variant, uint32_t port,
+                         const int64_t *numbers, int64_t *out_dims, uint32_t *out_shorter);
 /* The graph with numbers for all symbols. */
 lw_status lw__shapes_graph(const lw_model *model, const int64_t *numbers, lw_diag *diag,
                            lw_graph *out) LW_MUST_CHECK;

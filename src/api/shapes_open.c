@@ -313,7 +313,8 @@ static lw_status take_ports(lw_model *model, const lw_options *options,
   return model->shapes->symbol_count > 0 ? LW_OK : LW_STATUS_UNSUPPORTED;
 }
 
-/* Whether the file is good with some number for everything that is open. */
+/* Whether numbers for everything that is open can help: some that were tried are taken, or refused
+ * only for being these numbers, which a run may choose better. */
 static lw_status probe_file(const lw_model *model, const char *path) {
   static const int64_t numbers[] = {SHAPES_PROBE, 2, 1};
   int64_t sizes[LW_SHAPES_MAX_SYMBOLS];
@@ -326,7 +327,8 @@ static lw_status probe_file(const lw_model *model, const char *path) {
     for (uint32_t s = 0; s < model->shapes->symbol_count; s++) sizes[s] = numbers[i];
     lw_status status = lw__shapes_import_options(model, sizes, &arena, &import);
     if (status == LW_OK) status = lw__onnx_summary(path, &import, &diag, &summary);
-    if (status == LW_OK && summary.status == LW_OK) result = LW_OK;
+    bool helps = summary.status == LW_OK || summary.status == LW_STATUS_MODEL_INVALID;
+    if (status == LW_OK && helps) result = LW_OK;
     if (status == LW_STATUS_OUT_OF_MEMORY) result = status;
     lw__onnx_summary_deinit(&summary);
     lw__diag_deinit(&diag);

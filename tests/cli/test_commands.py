@@ -180,6 +180,17 @@ class Run(Command):
         self.assertEqual(report["outputs"][0]["shape"], [2, 3])
         self.fails("run", net, "-i", self.a, "--shape", "b=5x3", code=USAGE, says="")
 
+    def test_value_of_an_input(self):
+        net = self.write("value.onnx", tx.model(
+            [tx.node("Reshape", ["a", "s"], ["y"])],
+            [("a", tx.F32, (2, 3)), ("s", tx.I64, ("n",))], [("y", tx.F32, ("m",))]))
+        self.fails("run", net, "--device", "cpu", code=USAGE, says="must be known")
+        report = json.loads(self.lawson("run", net, "--device", "cpu", "--value", "s=3,2",
+                                        "--check", "--json").stdout)
+        self.assertEqual([o["shape"] for o in report["outputs"]], [[3, 2]])
+        self.assertIn("can compile", self.lawson("inspect", net, "--value", "s=6").stdout)
+        self.fails("run", net, "--value", "s=3;2", code=USAGE, says="INPUT=2,3,-1.5")
+
     def test_sizes_of_a_dimension(self):
         net = self.write("sym.onnx", relu_model(("batch", 3)))
         for dim, files in (("1,4:16", ("-i", self.a)), ("auto", ("-i", self.a)), ("1,2:6", ())):

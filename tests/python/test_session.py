@@ -313,6 +313,55 @@ class Names(WithFolder):
         self.assertEqual(wrong, [])
 
 
+class Deciding(WithFolder):
+    """Inputs whose values decide shapes and branches."""
+
+    def reshape(self):
+        return tx.model([tx.node("Reshape", ["a", "s"], ["y"])],
+                        [("a", tx.F32, (2, 6)), ("s", tx.I64, ("n",))], [("y", tx.F32, ("m",))])
+
+    def test_a_shape(self):
+        s = self.session(self.reshape(), shapes_kept=2)
+        a = numpy.arange(12, dtype=numpy.float32).reshape(2, 6)
+        for shape in ([3, 4], [12], [2, 2, 3], [3, -1]):
+            y, = s.run({"a": a, "s": numpy.array(shape)})
+            numpy.testing.assert_array_equal(y, a.reshape(shape))
+            self.assertLessEqual(len(s._context._contexts), 2)
+        # Only the shape decides: other data, and the reversed view of a shape, make nothing new.
+        made = list(s._context._contexts)
+        y, = s.run([a + 1, numpy.array([-1, 3])[::-1]])
+        numpy.testing.assert_array_equal(y, a.reshape(3, 4) + 1)
+        self.assertEqual(list(s._context._contexts), made)
+        self.assertEqual(s.stats()["kernels"], 1)
+        io = s.io_binding()
+        io.bind_input("a", a), io.bind_input("s", numpy.array([6, 2]))
+        s.run_with_iobinding(io)
+        self.assertEqual(io.get_outputs()[0].shape, (6, 2))
+
+    def test_given_values(self):
+        s = self.session(self.reshape(), values={"s": [4, 3]})
+        self.assertEqual([i.name for i in s.inputs], ["a"])
+        self.assertEqual(s.outputs[0].shape, (4, 3))
+        y, = s.run([numpy.ones((2, 6), numpy.float32)])
+        self.assertEqual(y.shape, (4, 3))
+
+    def test_errors(self):
+        s = self.session(self.reshape())
+        a = numpy.zeros((2, 6), numpy.float32)
+        with self.assertRaisesRegex(lawson.Error, "nothing ran yet"):
+            s.stats()
+        s.bind("a", a)
+        with self.assertRaisesRegex(lawson.Error, "missing: s"):
+            s.run_bound()
+        with self.assertRaisesRegex(lawson.Error, "has to lie in memory of the host"):
+            s.run([a, lawson.Tensor.from_pointer(4096, "i64", (2,), "cuda:0")])
+        with self.assertRaisesRegex(lawson.Error, "no input of that name"):
+            self.session(self.reshape(), values={"x": [1]})
+        with self.assertRaisesRegex(lawson.Error, "another number of elements"):
+            s.run([a, numpy.array([5, 5])])
+        self.assertEqual(s.run([a, numpy.array([3, 4])])[0].shape, (3, 4))
+
+
 class Tensors(WithFolder):
     def test_dlpack_shares_memory(self):
         a = numpy.arange(6, dtype=numpy.float32)

@@ -313,11 +313,13 @@ static void wrong_shapes_are_told(void **state) {
   assert_non_null(strstr(lw_context_error(c), "'x': is not bound"));
   assert_int_equal(bind(c, &t), LW_OK);
   int64_t dims[LW_MAX_RANK] = {0};
-  assert_int_equal(lw_context_output_dims(c, 0, dims), LW_OK);
+  int rank = 0;
+  assert_int_equal(lw_context_output_dims(c, 0, &rank, dims), LW_OK);
+  assert_int_equal(rank, 3);
   assert_int_equal(dims[0], TOKENS);
   assert_int_equal(dims[1], 4);
   assert_int_equal(dims[2], WIDE);
-  assert_int_equal(lw_context_output_dims(c, 2, dims), LW_STATUS_USAGE);
+  assert_int_equal(lw_context_output_dims(c, 2, &rank, dims), LW_STATUS_USAGE);
   const int64_t other[2] = {WIDE, 5}, none[2] = {WIDE + 1, 4}, sums[2] = {5, TOKENS};
   lw_tensor z = {.data = t.z, .dtype = LW_DTYPE_F32, .rank = 2, .dims = none};
   assert_int_equal(lw_context_bind_input(c, 1, &z), LW_STATUS_USAGE);

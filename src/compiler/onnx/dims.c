@@ -84,6 +84,16 @@ static lw_status dims_check_shape_option(lw_import *im, const lw_proto_value_inf
   return LW_OK;
 }
 
+/* The numbers of a vector tell its length. */
+static lw_status dims_bind_vector(lw_import *im, const lw_proto_value_info *info) {
+  const lw_import_fixed *fixed = lw__import_fixed(im, info->name);
+  if (fixed == NULL || info->dims.count != 1 || info->dims.data[0].has_value) return LW_OK;
+  lw_str symbol = info->dims.data[0].param;
+  const char *source;
+  LW_TRY(lw__arena_printf(&im->arena, &source, "--value %s", fixed->name));
+  return dims_is_identifier(symbol) ? dims_bind(im, symbol, fixed->count, source, true) : LW_OK;
+}
+
 static bool dims_is_initializer(const lw_import *im, lw_str name) {
   uint32_t index = lw__map_get(&im->scope->names, name);
   return index != LW_NONE && im->bindings.data[index].kind == LW_BINDING_TENSOR;
@@ -105,6 +115,7 @@ lw_status lw__import_bind_options(lw_import *im) {
   for (uint32_t i = 0; i < im->model.graph.inputs.count; i++) {
     const lw_proto_value_info *info = &im->model.graph.inputs.data[i];
     uint32_t option;
+    LW_TRY(dims_bind_vector(im, info));
     const lw_shape *shape = dims_option_shape(im, info->name, &option);
     if (shape == NULL || dims_is_initializer(im, info->name)) continue;
     const char *source;
@@ -122,6 +133,16 @@ static bool dims_names(const lw_proto_value_info *info, const char *name) {
          memcmp(name, info->name.ptr, base) == 0;
 }
 
+/* |option|, which names an input, must have found one. */
+static lw_status dims_check_input(lw_import *im, const char *option, const char *name) {
+  for (uint32_t i = 0; i < im->model.graph.inputs.count; i++) {
+    const lw_proto_value_info *info = &im->model.graph.inputs.data[i];
+    if (dims_names(info, name) && !dims_is_initializer(im, info->name)) return LW_OK;
+  }
+  return lw__fail(im->diag, LW_STATUS_USAGE, im->file, "%s %s: the model has no input of that name",
+                  option, name);
+}
+
 lw_status lw__import_check_options(lw_import *im) {
   for (uint32_t i = 0; i < im->symbols.count; i++) {
     const lw_import_symbol *symbol = &im->symbols.data[i];
@@ -129,17 +150,11 @@ lw_status lw__import_check_options(lw_import *im) {
     return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
                     "%s: the model has no dimension of that name", symbol->source);
   }
-  for (uint32_t k = 0; im->options != NULL && k < im->options->shape_count; k++) {
-    bool found = false;
-    for (uint32_t i = 0; i < im->model.graph.inputs.count; i++) {
-      const lw_proto_value_info *info = &im->model.graph.inputs.data[i];
-      found |=
-          dims_names(info, im->options->shape_names[k]) && !dims_is_initializer(im, info->name);
-    }
-    if (found) continue;
-    return lw__fail(im->diag, LW_STATUS_USAGE, im->file,
-                    "--shape %s: the model has no input of that name", im->options->shape_names[k]);
-  }
+  if (im->options == NULL) return LW_OK;
+  for (uint32_t k = 0; k < im->options->shape_count; k++)
+    LW_TRY(dims_check_input(im, "--shape", im->options->shape_names[k]));
+  for (uint32_t k = 0; k < im->options->fixed_count; k++)
+    LW_TRY(dims_check_input(im, "--value", im->options->fixed[k].name));
   return LW_OK;
 }
 

@@ -13,6 +13,15 @@ typedef struct lw_import_value {
   size_t bytes;
 } lw_import_value;
 
+/* An input that is taken to be a constant: the graph has no such input. Numbers, row-major, as many
+ * as the input has elements; its type decides which of the two is taken. */
+typedef struct lw_import_fixed {
+  const char *name;
+  const int64_t *integers;
+  const double *floats;
+  uint32_t count;
+} lw_import_fixed;
+
 typedef struct lw_import_options {
   const char *const *dim_names; /* symbolic dimensions and the numbers they stand for */
   const int64_t *dim_values;
@@ -21,6 +30,8 @@ typedef struct lw_import_options {
                                      shapes follow */
   const lw_shape *shapes;
   uint32_t shape_count;
+  const lw_import_fixed *fixed;
+  uint32_t fixed_count;
   const lw_import_value *values;
   uint32_t value_count;
   uint8_t *out_value_used; /* per value: 1 when the graph depends on it; may be NULL */

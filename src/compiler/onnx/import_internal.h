@@ -146,6 +146,8 @@ const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id v
 lw_status lw__import_carry(lw_import *im, lw_value_id value, int32_t proto_type) LW_MUST_CHECK;
 
 /* ---- ports.c: inputs and outputs of the main graph --------------------------------------------*/
+/* The numbers that make the input of this name a constant, or NULL. */
+const lw_import_fixed *lw__import_fixed(const lw_import *im, lw_str name);
 lw_status lw__import_input(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
 lw_status lw__import_output(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
 

@@ -133,7 +133,8 @@ void lw__op_squeeze(lw_call *c) {
   bool given;
   uint32_t axes = lw__call_axes(c, 13, from.rank, &given);
   for (uint32_t d = 0; d < from.rank; d++) {
-    bool drop = given ? axes >> d & 1 : from.dim[d] == 1;
+    /* Without axes even the rank depends on which extents are 1. */
+    bool drop = given ? axes >> d & 1 : lw__call_static(c, from.dim[d]) == 1;
     if (drop && lw__call_static(c, from.dim[d]) != 1) {
       lw__call_invalid(c, "dimension %u is %lld, not 1", d, (long long)from.dim[d]);
     }

@@ -1,6 +1,6 @@
 /* ports.c: inputs and outputs of the main graph. A sequence of tensors has one input or output per
  * element, x[0], x[1] ..: as many inputs as the options give shapes; an optional input is there
- * when the options give its shape. */
+ * when the options give its shape. An input that the options fix is a constant. */
 #include "compiler/onnx/import_internal.h"
 
 static lw_status port_name(lw_import *im, lw_str name, const char **out) {
@@ -15,13 +15,51 @@ static lw_status port_element(lw_import *im, lw_str name, uint32_t k, lw_str *ou
   return LW_OK;
 }
 
+const lw_import_fixed *lw__import_fixed(const lw_import *im, lw_str name) {
+  for (uint32_t i = 0; im->options != NULL && i < im->options->fixed_count; i++) {
+    if (lw__str_is(name, im->options->fixed[i].name)) return &im->options->fixed[i];
+  }
+  return NULL;
+}
+
+static lw_status port_constant(lw_import *im, const lw_import_fixed *fixed, lw_dtype dtype,
+                               lw_shape *shape, lw_value_id *out) {
+  if (shape->rank == 1 && !lw__extent_is_number(shape->dim[0])) shape->dim[0] = fixed->count;
+  int64_t count = lw__shape_numel(shape); /* negative: symbols */
+  if (count != (int64_t)fixed->count) {
+    lw_text text = {0};
+    lw__shape_print(im->graph, shape, &text);
+    lw_status status = lw__fail(im->diag, LW_STATUS_USAGE, im->file,
+                                "--value %s: %u numbers were given, its shape is %s", fixed->name,
+                                fixed->count, lw__text_str(&text));
+    lw__text_deinit(&text);
+    return status;
+  }
+  char *data;
+  LW_TRY(lw__arena_alloc(&im->arena, fixed->count, lw_dtype_size_bytes(dtype), &data));
+  for (uint32_t i = 0; i < fixed->count; i++) {
+    if (lw__dtype_is_float(dtype)) {
+      lw__elem_set_f64(dtype, data, i, fixed->floats[i]);
+    } else {
+      lw__elem_set_i64(dtype, data, i, fixed->integers[i]);
+    }
+  }
+  return lw__graph_const_copy(im->graph, dtype, shape, data, out);
+}
+
 static lw_status port_tensor_input(lw_import *im, const lw_proto_value_info *info,
                                    lw_value_id *out) {
   lw_shape shape;
   const char *name;
+  lw_dtype dtype = lw__tensor_dtype(info->elem_type);
+  const lw_import_fixed *fixed = lw__import_fixed(im, info->name);
   LW_TRY(lw__import_input_shape(im, info, &shape));
   LW_TRY(port_name(im, info->name, &name));
-  LW_TRY(lw__graph_input(im->graph, lw__tensor_dtype(info->elem_type), &shape, name, out));
+  if (fixed != NULL) {
+    LW_TRY(port_constant(im, fixed, dtype, &shape, out));
+  } else {
+    LW_TRY(lw__graph_input(im->graph, dtype, &shape, name, out));
+  }
   lw__producer(im->graph, *out)->name = name;
   if (!lw__tensor_is_carried(info->elem_type)) return LW_OK;
   return lw__import_carry(im, *out, info->elem_type);

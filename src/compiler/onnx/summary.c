@@ -61,7 +61,8 @@ static lw_status summary_ports(lw_onnx_summary *s, const lw_import *im) {
   if (status == LW_OK)
     status = lw__arena_alloc(&s->arena, graph->outputs.count, sizeof *s->outputs, &s->outputs);
   for (uint32_t i = 0; i < graph->inputs.count && status == LW_OK; i++) {
-    if (lw__map_get(&constants, graph->inputs.data[i].name) != LW_NONE) continue;
+    lw_str name = graph->inputs.data[i].name;
+    if (lw__map_get(&constants, name) != LW_NONE || lw__import_fixed(im, name) != NULL) continue;
     status = summary_port(s, &graph->inputs.data[i], &s->inputs[s->input_count++]);
   }
   for (uint32_t i = 0; i < graph->outputs.count && status == LW_OK; i++) {

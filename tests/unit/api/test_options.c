@@ -1,4 +1,5 @@
 /* Options: every row takes what it should, refuses the rest with a message, and forgets nothing. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,6 +39,9 @@ static void takes_what_it_should(void **state) {
                                         {"shape", "x=2x3"},
                                         {"shape", "x=[2, 3]"},
                                         {"shape", "x="},
+                                        {"value", "a=b=1"},
+                                        {"value", "s="},
+                                        {"value", "s= 2, -1.5,3e3,18446744073709551615,inf"},
                                         {"channels_last", "on"},
                                         {"cache", ""},
                                         {"cc", "gcc -m64"},
@@ -67,6 +71,13 @@ static void takes_what_it_should(void **state) {
   assert_string_equal(o->dims.data[1].name, "a=b");
   assert_int_equal(o->shapes.count, 1); /* the last one replaced the others */
   assert_int_equal(o->shapes.data[0].rank, 0);
+  assert_string_equal(o->values.data[0].name, "a=b");
+  assert_int_equal(o->values.count, 2);
+  const int64_t integers[] = {2, -1, 3000, -1, INT64_MAX}; /* an u64 keeps its bits */
+  const double floats[] = {2, -1.5, 3000, 18446744073709551615.0, INFINITY};
+  assert_int_equal(o->values.data[1].count, LW_ARRAY_COUNT(integers));
+  assert_memory_equal(o->values.data[1].integers, integers, sizeof integers);
+  assert_memory_equal(o->values.data[1].floats, floats, sizeof floats);
   assert_string_equal(o->dump_steps.data[1], "passes");
   assert_string_equal(o->path, "");
   assert_null(o->cache_folder);
@@ -149,6 +160,10 @@ static void refuses_the_rest(void **state) {
                                        {"cache_limit", "1GB"},
                                        {"cache_limit", "99999999999T"},
                                        {"plans", "1"},
+                                       {"value", "x"},
+                                       {"value", "x=1x2"},
+                                       {"value", "x=1,,2"},
+                                       {"value", "x=1,"},
                                        {"compile_only", "1"},
                                        {"colour", "red"}};
   lw_options *o = make();
@@ -160,7 +175,7 @@ static void refuses_the_rest(void **state) {
   }
   assert_string_equal(o->device, "auto");
   assert_int_equal(o->forbid.count, 0);
-  assert_int_equal(o->dims.count + o->shapes.count + o->dump_steps.count, 0);
+  assert_int_equal(o->dims.count + o->shapes.count + o->values.count + o->dump_steps.count, 0);
   lw_options_destroy(o);
 }
 

@@ -295,6 +295,37 @@ static void test_shape_option(void **state) {
   imported_end(&m);
 }
 
+static void test_value_option(void **state) {
+  (void)state;
+  static const int64_t integers[] = {6, 2};
+  static const double floats[] = {6, 2};
+  lw_imported m;
+  lw_import_fixed fixed = {"s", integers, floats, 2};
+  lw_import_options options = {.fixed = &fixed, .fixed_count = 1};
+  const char *const dims[] = {"2", "n", "?"}; /* of the shape: a number, a symbol, nothing */
+  for (size_t i = 0; i < LW_ARRAY_COUNT(dims); i++) {
+    lw_text g = graph_of("3 4", "y");
+    pb_part(&g, 11, pb_value("s", 7, dims[i]));
+    add(&g, "Reshape", "x s", "y");
+    import_with(g, &options, &m);
+    assert_shape(&m, "[6, 2]");
+    assert_int_equal(m.graph.inputs.count, 1); /* it is one no longer */
+    imported_end(&m);
+  }
+  lw_text g = graph_of("3 4", "y");
+  pb_part(&g, 11, pb_value("s", 7, "3"));
+  add(&g, "Reshape", "x s", "y");
+  import_with(g, &options, &m);
+  assert_int_equal(m.status, LW_STATUS_USAGE);
+  assert_non_null(strstr(first_error(&m), "--value s: 2 numbers were given, its shape is [3]"));
+  imported_end(&m);
+  fixed.name = "q";
+  import_with(reshape_graph("batch 3 4"), &options, &m);
+  assert_int_equal(m.status, LW_STATUS_USAGE);
+  assert_non_null(strstr(first_error(&m), "--value q: the model has no input of that name"));
+  imported_end(&m);
+}
+
 static void test_symbol_that_must_be_a_number(void **state) {
   (void)state;
   lw_imported m;
@@ -530,6 +561,7 @@ int main(void) {
       cmocka_unit_test(test_symbols_stay),
       cmocka_unit_test(test_dim_option),
       cmocka_unit_test(test_shape_option),
+      cmocka_unit_test(test_value_option),
       cmocka_unit_test(test_symbol_that_must_be_a_number),
       cmocka_unit_test(test_data_dependent_shape),
       cmocka_unit_test(test_anonymous_dims),
