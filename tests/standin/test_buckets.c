@@ -14,9 +14,11 @@
 
 #include <cmocka.h>
 
+#include "api/shapes.h"
 #include "base/base.h"
 #include "graph/graph.h"
 #include "lawson/lawson.h"
+#include "runtime/internal.h"
 #include "standin/standin.h"
 
 enum { WIDE = 24, HIDDEN = 40, TOKENS = 3, MOST = 64, OUTPUTS = 2 };
@@ -247,6 +249,49 @@ static void rows_of_an_earlier_run_reach_nobody(void **state) {
   lw_model_destroy(m);
 }
 
+/* ---- weights ----- */
+
+static void run_image(lw_context *c, int64_t batch, float *y) {
+  static float x[4 * 8 * 16 * 16];
+  const int64_t in_dims[4] = {batch, 8, 16, 16}, out_dims[4] = {batch, 24, 16, 16};
+  for (int64_t i = 0; i < batch * 8 * 256; i++) x[i] = element(i / 2048, i % 2048);
+  const lw_tensor in = {.data = x, .dtype = LW_DTYPE_F32, .rank = 4, .dims = in_dims};
+  const lw_tensor out = {.data = y, .dtype = LW_DTYPE_F32, .rank = 4, .dims = out_dims};
+  assert_int_equal(lw_context_bind_input(c, 0, &in), LW_OK);
+  assert_int_equal(lw_context_bind_output(c, 0, &out), LW_OK);
+  if (lw_context_run(c) != LW_OK) fail_msg("%s", lw_context_error(c));
+}
+
+/* What the first shape has on the device, the init program's work as well, others use. */
+static void weights_are_on_the_device_once(void **state) {
+  (void)state;
+  static const char text[] =
+      "%x = input f32[batch, 8, 16, 16]\n%w = const f32[24, 8, 3, 3] fill(6)\n"
+      "%2 = conv f32[batch, 24, 16, 16] %x, %w pad_lo=[1, 1] pad_hi=[1, 1]\noutput y %2\n";
+  static float whole[4 * 24 * 256], part[4 * 24 * 256];
+  static const char *const devices[] = {"cpu", "cuda"};
+  for (size_t k = 0; k < LW_ARRAY_COUNT(devices); k++) {
+    lw_model *m = load(text, devices[k], "batch=1,2,4", NULL);
+    lw_context *c = context_of(m);
+    run_image(c, 4, whole);
+    for (int64_t batch = 1; batch <= 2; batch++) {
+      run_image(c, batch, part);
+      for (int64_t i = 0; i < batch * 24 * 256; i++) {
+        if (!(fabsf(part[i] - whole[i]) <= 1e-4f)) fail_msg("batch %d", (int)batch);
+      }
+    }
+    assert_int_equal(m->shapes->variants.count, 3);
+    for (uint32_t v = 0; v < 3; v++) {
+      const lw_variant *variant = m->shapes->variants.data[v];
+      uint64_t own = variant->model->program->own_weight_bytes;
+      if (variant == m->shapes->base) assert_true(own > 0);
+      if (variant != m->shapes->base) assert_int_equal(own, 0);
+    }
+    lw_context_destroy(c);
+    lw_model_destroy(m);
+  }
+}
+
 /* ---- the least recently used goes ----- */
 
 static void the_oldest_shape_goes(void **state) {
@@ -361,6 +406,7 @@ int main(void) {
       cmocka_unit_test(many_batches_on_cuda),
       cmocka_unit_test(equal_to_models_of_the_very_size),
       cmocka_unit_test(rows_of_an_earlier_run_reach_nobody),
+      cmocka_unit_test(weights_are_on_the_device_once),
       cmocka_unit_test(the_oldest_shape_goes),
       cmocka_unit_test(a_mean_over_the_batch_is_refused),
       cmocka_unit_test(wrong_shapes_are_told),
