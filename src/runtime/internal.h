@@ -117,6 +117,8 @@ struct lw_rt_arena {
   uint64_t bytes;
   bool in_streams;        /* somebody else's streams may still use it: outgrown blocks are kept */
   LW_VEC(void *) retired;
+  lw_rt_context
+      *flying; /* what this one has in a caller's stream may still use it; NULL: nobody's */
 };
 
 struct lw_rt_program {

@@ -17,7 +17,7 @@
 #include "api/shapes.h"
 #include "base/base.h"
 #include "graph/graph.h"
-#include "lawson/lawson.h"
+#include "lawson/tools.h"
 #include "runtime/internal.h"
 #include "standin/standin.h"
 
@@ -53,6 +53,9 @@ static const char network[] =
     "output y %22\n"
     "output s %23\n";
 
+#define MEMBER(name, symbol, parameters) static lw_cu_result(*cu_##name) parameters;
+LW_CU_SYMBOLS(MEMBER)
+#undef MEMBER
 static lw_standin_state *standin;
 
 typedef struct tensors { /* of one run with |batch| rows */
@@ -314,6 +317,66 @@ static void the_oldest_shape_goes(void **state) {
   assert_int_equal(standin->live_memory, 0);
 }
 
+/* ---- streams of the caller ----- */
+
+/* Two stages and something in between, which lies in the arena that both shapes share. */
+static const char staged[] =
+    "%x = input f32[batch, 4096]\n%1 = reduce.sum f32[batch] %x axes=[1]\n"
+    "%2 = reshape f32[batch, 1] %1\n%3 = expand f32[batch, 4096] %2\n"
+    "%4 = map.mul f32[batch, 4096] %3, %x\n%5 = reduce.sum f32[4096] %4 axes=[0]\n"
+    "%6 = reduce.max f32[batch] %x axes=[1]\noutput y %6\noutput s %5\n";
+
+static void enqueue_staged(lw_context *c, int64_t batch, void *const *memory, lw_cu_stream stream) {
+  const int64_t in[2] = {batch, 4096}, rows[1] = {batch}, columns[1] = {4096};
+  lw_tensor t = {.data = memory[0], .dtype = LW_DTYPE_F32, .rank = 2, .dims = in};
+  t.memory = LW_MEMORY_DEVICE;
+  assert_int_equal(lw_context_bind_input(c, 0, &t), LW_OK);
+  t.rank = 1;
+  t.data = memory[1];
+  t.dims = rows;
+  assert_int_equal(lw_context_bind_output(c, 0, &t), LW_OK);
+  t.data = memory[2];
+  t.dims = columns;
+  assert_int_equal(lw_context_bind_output(c, 1, &t), LW_OK);
+  if (lw_context_enqueue(c, stream) != LW_OK) fail_msg("%s", lw_context_error(c));
+}
+
+static void shapes_in_several_streams_come_one_after_the_other(void **state) {
+  (void)state;
+  lw_model *m = load(staged, "cuda", NULL, NULL);
+  lw_context *c = context_of(m);
+  lw_cu_context primary;
+  lw_cu_stream streams[2];
+  void *memory[2][3];
+  static float x[8 * 4096];
+  standin->no_access_log = false; /* races are looked for */
+  assert_int_equal(cu_primary_retain(&primary, 0), 0);
+  assert_int_equal(cu_context_push(primary), 0);
+  for (int k = 0; k < 2; k++) {
+    assert_int_equal(cu_stream_create(&streams[k], LW_CU_STREAM_NON_BLOCKING), 0);
+    for (int i = 0; i < 3; i++) assert_int_equal(lw_tools_alloc(m, sizeof x, &memory[k][i]), LW_OK);
+    assert_int_equal(lw_tools_upload(m, memory[k][0], x, sizeof x), LW_OK);
+  }
+  for (int round = 0; round < 3; round++) {
+    enqueue_staged(c, 8, memory[0], streams[0]);
+    enqueue_staged(c, 5, memory[1], streams[1]);
+  }
+  lw_stats stats;
+  lw_context_stats(c, &stats);
+  assert_true(stats.arena_bytes > 0);
+  for (int k = 0; k < 2; k++) assert_int_equal(cu_stream_wait(streams[k]), 0);
+  if (standin->violations != 0) fail_msg("%s", standin->violation);
+  lw_context_destroy(c);
+  for (int k = 0; k < 2; k++) {
+    for (int i = 0; i < 3; i++) lw_tools_free(m, memory[k][i]);
+    assert_int_equal(cu_stream_destroy(streams[k]), 0);
+  }
+  lw_model_destroy(m);
+  assert_int_equal(cu_context_pop(&primary), 0);
+  assert_int_equal(cu_primary_release(0), 0);
+  standin->no_access_log = true;
+}
+
 /* ---- what cannot be padded ----- */
 
 static void a_mean_over_the_batch_is_refused(void **state) {
@@ -397,6 +460,13 @@ static void open_standin(void) {
   }
   standin = function();
   standin->no_access_log = true;
+#define FIND(name, symbol_name, parameters)     \
+  {                                             \
+    void *found = dlsym(library, #symbol_name); \
+    memcpy(&cu_##name, &found, sizeof found);   \
+  }
+  LW_CU_SYMBOLS(FIND)
+#undef FIND
 }
 
 int main(void) {
@@ -408,6 +478,7 @@ int main(void) {
       cmocka_unit_test(rows_of_an_earlier_run_reach_nobody),
       cmocka_unit_test(weights_are_on_the_device_once),
       cmocka_unit_test(the_oldest_shape_goes),
+      cmocka_unit_test(shapes_in_several_streams_come_one_after_the_other),
       cmocka_unit_test(a_mean_over_the_batch_is_refused),
       cmocka_unit_test(wrong_shapes_are_told),
   };

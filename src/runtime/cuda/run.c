@@ -72,6 +72,7 @@ void lw__cu_context_close(lw_rt_context *context) {
   lw_cu_scope scope;
   if (state == NULL || !lw__cu_enter_to_free(gpu, &scope)) return;
   if (state->flying) (void)gpu->driver.event_wait(state->last);
+  if (context->arena->flying == context) context->arena->flying = NULL;
   if (state->has_stream) {
     (void)gpu->driver.stream_wait(state->stream);
     (void)gpu->driver.stream_destroy(state->stream);
@@ -163,13 +164,21 @@ static lw_status run_record(lw_rt_context *context, lw_cu_event event, lw_cu_str
   return lw__cu_check(gpu, gpu->driver.event_record(event, stream), "cuEventRecord", NULL, diag);
 }
 
-/* Runs of a context share its memory: what is put into |stream| now comes after the last one. */
-static lw_status run_after_last(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
-  const cu_context *state = context->state;
-  lw_cu_gpu *gpu = context->program->device->state;
-  if (!state->flying || state->flying_in == stream) return LW_OK;
-  return lw__cu_check(gpu, gpu->driver.stream_wait_event(stream, state->last, 0),
+static lw_status run_after_flight(lw_cu_gpu *gpu, const cu_context *other, lw_cu_stream stream,
+                                  lw_diag *diag) {
+  if (!other->flying || other->flying_in == stream) return LW_OK;
+  return lw__cu_check(gpu, gpu->driver.stream_wait_event(stream, other->last, 0),
                       "cuStreamWaitEvent", NULL, diag);
+}
+
+/* Runs of a context share its memory, and contexts of several shapes share an arena: what is put
+ * into |stream| now comes after the last one. */
+static lw_status run_after_last(lw_rt_context *context, lw_cu_stream stream, lw_diag *diag) {
+  lw_cu_gpu *gpu = context->program->device->state;
+  const lw_rt_context *other = context->arena->flying;
+  LW_TRY(run_after_flight(gpu, context->state, stream, diag));
+  if (other == NULL || other == context) return LW_OK;
+  return run_after_flight(gpu, other->state, stream, diag);
 }
 
 static lw_status run_update_maps(lw_rt_context *context, lw_diag *diag) {
@@ -212,6 +221,7 @@ static lw_status run_put_foreign(lw_rt_context *context, lw_cu_stream stream, lw
   if (recorded == LW_OK) {
     state->flying = true;
     state->flying_in = stream;
+    context->arena->flying = context;
   } else { /* nobody could wait for it later */
     (void)gpu->driver.stream_wait(stream);
   }
@@ -264,7 +274,10 @@ static lw_status run_finish(lw_rt_context *context, lw_status status, lw_diag *d
                          "cuStreamSynchronize", status == LW_OK ? diag : NULL);
   if (status != LW_OK) lw__cu_lanes_wait(gpu, &state->lanes);
   if (status == LW_OK) status = waited;
-  if (status == LW_OK) state->flying = false;
+  if (status == LW_OK) {
+    state->flying = false;
+    context->arena->flying = NULL;
+  }
   return status == LW_OK ? run_time(context, diag) : status;
 }
 
