@@ -409,6 +409,18 @@ class Bench(Command):
                 self.assertEqual(order, sorted(order))
         self.assertGreater(report["speedup_of_fusion"], 0)
 
+    def test_overheads(self):
+        model = self.write("net.onnx", tx.model([tx.node("Exp", ["x"], ["e"]), tx.node("Sin", ["e"], ["y"])],
+                                                [("x", tx.F32, (64, 64))], [("y", tx.F32, (64, 64))]))
+        done = self.lawson("bench", model, "--device", "cpu", "--no-fuse", "-n", "5", "-w", "1", "--json", "result.json")
+        self.assertRegex(done.stdout, r"gap ratio +gaps +kernels ran +launch +lanes +allocations +arena +at least")
+        with open(os.path.join(self.dir, "result.json")) as file:
+            side = json.load(file)["results"][0]
+        self.assertEqual((side["host_allocations"], side["device_allocations"]), (0, 0))
+        self.assertEqual((side["lanes"], side["waits"], side["launch"]), (1, 0, None))
+        self.assertAlmostEqual(side["gap_ratio"], side["gap_us"] / side["kernel_us"], places=6)
+        self.assertTrue(0 < side["live_bytes"] <= side["arena_bytes"])
+
     def test_cold_and_transfers(self):
         model = self.write("net.onnx", relu_model())
         text = self.lawson("bench", model, "--device", "cpu", "-n", "5", "--cold-l2",
@@ -444,6 +456,27 @@ class Explain(Command):
             self.assertIn(key, report["groups"][0])
         for key in ("name", "block_threads", "shared_bytes", "registers", "spill_bytes"):
             self.assertIn(key, report["kernels"][0])
+
+    def test_lanes(self):
+        """Two branches that no kernel holds together: independent reductions over long rows of different lengths."""
+        nodes = [tx.node("ReduceSum", [x], [y], keepdims=1) for x, y in (("a", "ra"), ("b", "rb"))]
+        nodes += [tx.node("Exp", ["ra"], ["ea"]), tx.node("ReduceMax", ["b"], ["mb"], keepdims=1)]
+        model = self.write("two.onnx", tx.model(nodes, [("a", tx.F32, [3000]), ("b", tx.F32, [5000])],
+                                                [("ea", tx.F32, [1]), ("rb", tx.F32, [1]), ("mb", tx.F32, [1])]))
+
+        def schedule(*options):
+            return json.loads(self.lawson("explain", model, "--target", "cpu", "--no-fuse", "--json", *options).stdout)["schedule"]
+
+        self.assertEqual((schedule()["lanes"], schedule()["waits"]), (1, 0))
+        self.assertIn("one step at a time", schedule()["why"])
+        self.assertEqual(schedule("--streams", "2")["lanes"], 2)
+        self.assertEqual(schedule("--streams", "dag")["lanes"], 0)
+        self.assertLess(schedule("--streams", "2")["predicted_us"], schedule("--streams", "1")["predicted_us"] + 1)
+        text = self.lawson("explain", model, "--target", "cpu", "--no-fuse", "--streams", "2").stdout
+        self.assertRegex(text, r"schedule: 2 lanes, \d+ waits between them")
+        for streams in "1", "2", "dag":
+            self.lawson("run", model, "--device", "cpu", "--no-fuse", "--streams", streams, "--check")
+        self.fails("explain", model, "--streams", "9", code=USAGE, says="option 'streams'")
 
     def test_decisions_forbid_and_force(self):
         report = json.loads(self.lawson("explain", self.model, "--target", "cpu", "--json").stdout)
