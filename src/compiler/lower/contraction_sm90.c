@@ -137,6 +137,16 @@ static bool is_slower_than_mma(const product_nest *p, const lw_product_sm90 *for
   return lw__mma_tile_rank(&problem, &tile, 1) > 0 && lw__mma_tile_cycles(&tile, &problem) < mine;
 }
 
+static lw_status say_schedule(const lw_product_sm90 *f, lw_lowered *out) {
+  if (f->split > 1)
+    return lw__arena_printf(&out->arena, &out->schedule,
+                            "tiles of %u x %u on tensor cores, the depth shared by %u blocks",
+                            f->tile_m, f->tile_n, f->split);
+  return lw__arena_printf(&out->arena, &out->schedule, "tiles of %u x %u on tensor cores, %s",
+                          f->tile_m, f->tile_n,
+                          f->sched == LW_PRODUCT_PINGPONG ? "in turns" : "together");
+}
+
 /* The best configuration that was not rejected. */
 static lw_status choose(product_nest *p, lw_diag *diag, lw_lowered *out) {
   lw_product_sm90 forms[LW_PRODUCT_SM90_CANDIDATES];
@@ -149,10 +159,7 @@ static lw_status choose(product_nest *p, lw_diag *diag, lw_lowered *out) {
     if (!policy_allows(p->options->policy, f)) continue;
     LW_TRY(build(p, f, diag, out));
     LW_TRY(is_rejected(p->options, &out->launches.data[out->launches.count - 1].kernel, &rejected));
-    if (!rejected)
-      return lw__arena_printf(&out->arena, &out->schedule, "tiles of %u x %u on tensor cores, %s",
-                              f->tile_m, f->tile_n,
-                              f->sched == LW_PRODUCT_PINGPONG ? "in turns" : "together");
+    if (!rejected) return say_schedule(f, out);
     drop_last_launch(out);
   }
   return LW_STATUS_UNSUPPORTED;
