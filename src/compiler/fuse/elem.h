@@ -94,6 +94,12 @@ static inline bool lw__is_widening(const lw_graph *g, lw_node_id n) {
   lw_dtype from = lw__value(g, lw__operand(g, node, 0))->dtype;
   return lw__dtype_is_float(from) && from != LW_DTYPE_F64;
 }
+/* A cast to the type it has: stores a value in the order of its result (pass/pack.c). */
+static inline bool lw__is_copy(const lw_graph *g, lw_node_id n) {
+  const lw_node *node = lw__node(g, n);
+  return node->op == LW_OP_MAP && node->attr.fn == LW_FN_CAST &&
+         lw__value(g, node->result)->dtype == lw__value(g, lw__operand(g, node, 0))->dtype;
+}
 static inline bool lw__is_view(const lw_graph *g, lw_node_id n) {
   return lw__is_move(g, n) || lw__is_widening(g, n);
 }

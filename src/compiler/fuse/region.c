@@ -211,6 +211,8 @@ lw_status lw__region_init(lw_region *region, lw_region_context *ctx, const lw_no
   if (gathers_own_result(region)) return refuse(region, "a gather's data must be in memory");
   lw_node_id reduce = LW_NONE, contraction = LW_NONE;
   for (uint32_t i = 0; i < count; i++) {
+    if (count > 1 && lw__is_copy(ctx->graph, nodes[i]))
+      return refuse(region, "a copy is stored on purpose");
     lw_op op = lw__node(ctx->graph, nodes[i])->op;
     if (op == LW_OP_REDUCE && reduce == LW_NONE) reduce = nodes[i];
     if (op != LW_OP_DOT && op != LW_OP_CONV) continue;

@@ -5,7 +5,7 @@
 #include "compiler/lower/contraction.h"
 #include "compiler/lower/mma_tile.h"
 
-enum { THREADS = 384, REGISTERS = 240, UNIT = 8 };
+enum { least_rows = 16, THREADS = 384, REGISTERS = 240, UNIT = 8 };
 
 /* Until the first tile is on its way: barriers, maps, the first copies. 128 x 768 x 768 took 3.7 us
  * where the model of its slices says 2.4. */
@@ -130,6 +130,7 @@ static bool is_slower_than_mma(const product_nest *p, const lw_product_sm90 *for
                             .profile = p->options->profile,
                             .policy = p->options->policy};
   uint32_t sms = p->options->profile->sm_count;
+  if (r->m < least_rows) return true; /* the other one does not copy rows that are not there */
   double mine = start_cycles + lw__product_sm90_cycles(form, r->m, r->n, r->k, sms);
   /* With few tiles the other's smaller ones fill more of the device, alone or side by side. */
   if (lw__product_sm90_grid(form, r->m, r->n, sms) * 2 <= sms) mine *= 1.3;

@@ -11,13 +11,13 @@ enum { bytes_per_element = 2, epilogue_rows = 16, most_warps = 8, most_sums = 12
 
 /* Per multiprocessor and cycle: multiply-adds by mma.sync (63 % of 1024 on Hopper, arXiv
  * 2402.13499), bytes from L2, bytes of shared memory, bytes of sums on their way out. */
-static const double mma_rate = 640, fetch_rate = 33, shared_rate = 128, out_rate = 96;
+static const double mma_rate = 640, fetch_rate = 33, shared_rate = 128, out_rate = 77;
 /* Cycles: a load under load, spread over the slices that are ahead; a slice in any case; an mma of
  * one warp after the other; a barrier and what surrounds it, per block; start and end of a block.
  * Fitted to 1,700 tiles of 19 products on one H200 (bench_product_mma), where the first choice was
  * 3 % slower than the best tile measured. */
-static const double load_latency = 300, slice_latency = 30, mma_latency = 31, slice_overhead = 66;
-static const double block_overhead = 500;
+static const double load_latency = 1300, slice_latency = 30, mma_latency = 14, slice_overhead = 60;
+static const double block_overhead = 200;
 
 uint64_t lw__mma_tile_shared_bytes(const lw_mma_tile *tile, const lw_mma_problem *p) {
   int64_t stage = lw__mma_stage_elements(p->a_along_k, tile->rows, tile->depth) +
@@ -54,7 +54,7 @@ static double predict_cycles(const lw_mma_tile *t, const lw_mma_problem *p, uint
   double ahead = fmin(t->stages - 1, slices);
   double mmas = tm / 16 * (tn / 8) * (depth / 16 / (double)t->warps_k);
   double waits = load_latency / ahead + slice_latency + mma_latency * mmas;
-  double busy = fmax(multiply, fmax(fetch, fragments)) + 0.4 * fragments + slice_overhead;
+  double busy = fmax(multiply, fmax(fetch, fragments)) + 0.12 * fragments + slice_overhead;
   double out = rows * cols * (8.0 * (double)t->warps_k + 4.0) / out_rate;
   double rounds = ceil(tiles / (sms * at_once));
   return rounds * (slices * fmax(busy * at_once, waits) + block_overhead + out * at_once);

@@ -65,5 +65,6 @@ lw_pass_fn lw__pass_cse;
 lw_pass_fn lw__pass_batchnorm;
 lw_pass_fn lw__pass_order;
 lw_pass_fn lw__pass_layout;
+lw_pass_fn lw__pass_pack;
 
 #endif
