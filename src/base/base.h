@@ -140,6 +140,9 @@ uint32_t lw__map_get(const lw_map *map, lw_str key); /* LW_NONE when absent */
  * attackers. Chain pieces by passing one hash as the next seed; lengths are part of the hash. */
 typedef struct lw_hash { uint64_t lo, hi; } lw_hash;
 lw_hash lw__hash_bytes(const void *data, size_t bytes, lw_hash seed);
+/* Another hash of the same kind, for megabytes: four times as fast, since four parts of the data go
+ * side by side. */
+lw_hash lw__hash_wide(const void *data, size_t bytes, lw_hash seed);
 bool lw__hash_eq(lw_hash a, lw_hash b);
 void lw__hash_hex(lw_hash hash, char out[33]);
 

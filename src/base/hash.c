@@ -35,21 +35,44 @@ static inline uint64_t hash_finish(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/* One step over 16 bytes. */
+static inline void hash_step(uint64_t *a, uint64_t *b, const unsigned char *p) {
+  uint64_t w0 = hash_read_u64(p), w1 = hash_read_u64(p + 8);
+  *a = hash_fold(*a ^ w0, HASH_K1) + w1;
+  *b = hash_fold(*b ^ w1, HASH_K2) + hash_rotate(w0, 32);
+}
+
+lw_hash lw__hash_wide(const void *data, size_t bytes, lw_hash seed) {
+  enum { LANES = 4 };
+  const unsigned char *p = data;
+  uint64_t a[LANES], b[LANES];
+  for (uint64_t i = 0; i < LANES; i++) {
+    a[i] = seed.lo + HASH_K3 + i;
+    b[i] = seed.hi ^ (HASH_K4 + i);
+  }
+  size_t left = bytes;
+  for (; left >= 16 * LANES; left -= 16 * LANES, p += 16 * LANES) {
+#pragma GCC unroll 4 /* so that the parts stay in registers */
+    for (size_t i = 0; i < LANES; i++) hash_step(&a[i], &b[i], p + 16 * i);
+  }
+  lw_hash hash = lw__hash_bytes(p, left, (lw_hash){(uint64_t)bytes, 1});
+  for (size_t i = 0; i < LANES; i++) {
+    a[i] = htole64(a[i]);
+    b[i] = htole64(b[i]);
+  }
+  hash = lw__hash_bytes(a, sizeof a, hash);
+  return lw__hash_bytes(b, sizeof b, hash);
+}
+
 lw_hash lw__hash_bytes(const void *data, size_t bytes, lw_hash seed) {
   const unsigned char *p = data;
   uint64_t a = seed.lo + HASH_K3, b = seed.hi ^ HASH_K4;
   size_t left = bytes;
-  for (; left >= 16; left -= 16, p += 16) {
-    uint64_t w0 = hash_read_u64(p), w1 = hash_read_u64(p + 8);
-    a = hash_fold(a ^ w0, HASH_K1) + w1;
-    b = hash_fold(b ^ w1, HASH_K2) + hash_rotate(w0, 32);
-  }
+  for (; left >= 16; left -= 16, p += 16) hash_step(&a, &b, p);
   if (left != 0) { /* zeros behind the end are told apart by the length below */
     unsigned char last[16] = {0};
     memcpy(last, p, left);
-    uint64_t w0 = hash_read_u64(last), w1 = hash_read_u64(last + 8);
-    a = hash_fold(a ^ w0, HASH_K1) + w1;
-    b = hash_fold(b ^ w1, HASH_K2) + hash_rotate(w0, 32);
+    hash_step(&a, &b, last);
   }
   a ^= (uint64_t)bytes;
   b += hash_rotate((uint64_t)bytes, 32);

@@ -75,7 +75,7 @@ static lw_hash header_hash(const uint8_t *file) {
 }
 
 static lw_hash section_hash(const uint8_t *file, const file_section *section) {
-  return lw__hash_bytes(file + section->offset, (size_t)section->bytes, file_section_seed);
+  return lw__hash_wide(file + section->offset, (size_t)section->bytes, file_section_seed);
 }
 
 /* The sections as the table says; false when they are not the contiguous four that fill the file.
@@ -110,15 +110,7 @@ bool lw__plan_file_is(const void *data, size_t bytes) {
 }
 
 lw_hash lw__plan_source_hash(const void *data, size_t bytes) {
-  static const size_t chunk_bytes = (size_t)4 << 20;
-  lw_hash whole = {3, 3};
-  for (size_t at = 0; at < bytes; at += chunk_bytes) {
-    size_t length = bytes - at < chunk_bytes ? bytes - at : chunk_bytes;
-    lw_hash chunk = lw__hash_bytes((const char *)data + at, length, (lw_hash){4, 4});
-    whole = lw__hash_bytes(&chunk, sizeof chunk, whole);
-  }
-  uint64_t total = bytes;
-  return lw__hash_bytes(&total, sizeof total, whole);
+  return lw__hash_wide(data, bytes, (lw_hash){3, 3});
 }
 
 /* ---- writing ---- */

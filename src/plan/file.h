@@ -41,7 +41,6 @@ typedef struct lw_plan_source {
   const uint8_t *data; /* the mapped file; NULL in what was read, until it is attached */
 } lw_plan_source;
 
-/* The same whatever the number of |threads| that compute it. */
 lw_hash lw__plan_source_hash(const void *data, size_t bytes);
 
 typedef struct lw_plan_place { /* of a WEIGHT buffer in a source */

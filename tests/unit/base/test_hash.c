@@ -8,7 +8,8 @@
 
 static const lw_hash hash_seed = {.lo = 0x0123456789abcdef, .hi = 0xfedcba9876543210};
 
-/* Made by an independent implementation of the definition in hash.c; bytes are 0, 1, 2 ... mod 251.
+/* Made by an independent implementation of the definitions in hash.c; bytes are 0, 1, 2 ... mod
+ * 251.
  */
 typedef struct hash_vector {
   size_t bytes;
@@ -33,6 +34,44 @@ static void test_vectors(void **state) {
     lw_hash hash = lw__hash_bytes(data, hash_vectors[i].bytes, hash_seed);
     assert_true(hash.lo == hash_vectors[i].lo);
     assert_true(hash.hi == hash_vectors[i].hi);
+  }
+}
+
+static const hash_vector hash_wide_vectors[] = {
+    {0, 0xcfb9913fd02d5b0f, 0x3b1539794a6c40e5},    {1, 0xfdcfd997ecde452f, 0xd08354874b7dd919},
+    {63, 0x19005044bd1e2dc1, 0x1c486f92aa5877c6},   {64, 0xe4609597937f4cbb, 0xaadc15cea3a6db9a},
+    {65, 0x3a46902dede85a95, 0xf894e48ffff8c528},   {128, 0xbcee00757a678770, 0x10febc95827fdc93},
+    {1000, 0x8f90d0e5bd761163, 0xe1768a5689c001cb},
+};
+
+static void test_wide(void **state) {
+  (void)state;
+  unsigned char data[1024], moved[1024];
+  for (size_t i = 0; i < sizeof data; i++) data[i] = (unsigned char)(i % 251);
+  for (size_t i = 0; i < LW_ARRAY_COUNT(hash_wide_vectors); i++) {
+    lw_hash hash = lw__hash_wide(data, hash_wide_vectors[i].bytes, hash_seed);
+    assert_true(hash.lo == hash_wide_vectors[i].lo);
+    assert_true(hash.hi == hash_wide_vectors[i].hi);
+  }
+  const lw_hash whole = lw__hash_wide(data, 300, hash_seed);
+  for (size_t bit = 0; bit < 300 * 8; bit++) {
+    data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+    assert_false(lw__hash_eq(lw__hash_wide(data, 300, hash_seed), whole));
+    data[bit / 8] ^= (unsigned char)(1 << bit % 8);
+  }
+  memcpy(moved + 1, data, 300);
+  assert_true(lw__hash_eq(lw__hash_wide(moved + 1, 300, hash_seed), whole));
+  memcpy(moved, data, 300); /* parts that change places, within a stripe and between two */
+  memcpy(moved, data + 16, 16);
+  memcpy(moved + 16, data, 16);
+  assert_false(lw__hash_eq(lw__hash_wide(moved, 300, hash_seed), whole));
+  memcpy(moved, data + 64, 64);
+  memcpy(moved + 64, data, 64);
+  assert_false(lw__hash_eq(lw__hash_wide(moved, 300, hash_seed), whole));
+  memset(data, 0, sizeof data);
+  for (size_t n = 1; n < 400; n++) {
+    assert_false(
+        lw__hash_eq(lw__hash_wide(data, n, hash_seed), lw__hash_wide(data, n - 1, hash_seed)));
   }
 }
 
@@ -165,9 +204,9 @@ static void test_siphash(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),   cmocka_unit_test(test_unaligned_and_hex),
-      cmocka_unit_test(test_avalanche), cmocka_unit_test(test_similar_inputs),
-      cmocka_unit_test(test_siphash),
+      cmocka_unit_test(test_vectors),           cmocka_unit_test(test_wide),
+      cmocka_unit_test(test_unaligned_and_hex), cmocka_unit_test(test_avalanche),
+      cmocka_unit_test(test_similar_inputs),    cmocka_unit_test(test_siphash),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
