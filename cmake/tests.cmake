@@ -73,7 +73,7 @@ function(lw_program target source)
 endfunction()
 
 # The thread sanitizer's build has these tests alone: what runs in several threads.
-set(lw_thread_tests test_runtime_pool test_runtime_cpu test_runtime_cuda test_api_api
+set(lw_thread_tests test_runtime_pool test_runtime_cpu test_runtime_cuda test_api_api test_api_plans
                     test_standin_threads)
 
 function(lw_test_program target source label)
