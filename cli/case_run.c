@@ -14,6 +14,9 @@
 #define CASE_F32_RTOL 1e-3
 #define CASE_F32_ATOL 1e-4
 #define CASE_NARROW_TOL 2e-2 /* f16, bf16, f8 */
+/* Elements of an input that may decide shapes. */
+#define CASE_MAX_FLOATS 8
+#define CASE_MAX_INTEGERS 64
 
 typedef struct case_state {
   const case_settings *settings;
@@ -23,7 +26,9 @@ typedef struct case_state {
   lw_model *model;
   lw_context *context;
   lw_tools_array *inputs, *outputs, *wanted;
-  size_t input_count, output_count; /* of the arrays above */
+  size_t input_count, output_count; /* of inputs and wanted */
+  char **names;                     /* of the inputs */
+  size_t made_count;                /* of outputs: counts of others stand behind the model's */
   double started_s;
   case_outcome outcome;
 } case_state;
@@ -153,6 +158,23 @@ static bool set_shape(case_state *c, const char *name, const lw_tools_array *a) 
   return status == LW_OK || verdict(c, CASE_FAILED, "%s", lw_options_error(c->options));
 }
 
+/* A small input becomes a constant: what it holds may decide shapes. */
+static bool set_value(case_state *c, const char *name, const lw_tools_array *a) {
+  int64_t count = 1;
+  for (int d = 0; d < a->rank; d++) count *= a->dims[d];
+  bool is_float = a->dtype >= LW_DTYPE_F16;
+  if (count > (is_float ? CASE_MAX_FLOATS : CASE_MAX_INTEGERS)) return true;
+  char *text = cli_format("%s=", name);
+  for (int64_t i = 0; i < count; i++) {
+    char *more = cli_format("%s%s%.17g", text, i > 0 ? "," : "", lw_tools_array_get(a, i));
+    free(text);
+    text = more;
+  }
+  lw_status status = lw_options_set(c->options, "value", text);
+  free(text);
+  return status == LW_OK || verdict(c, CASE_FAILED, "%s", lw_options_error(c->options));
+}
+
 static bool read_inputs(case_state *c, const char *path) {
   lw_tools_summary *summary;
   lw_tools_reason reason;
@@ -161,12 +183,13 @@ static bool read_inputs(case_state *c, const char *path) {
   c->input_count = summary->input_count;
   c->output_count = summary->output_count;
   c->inputs = cli_alloc(c->input_count, sizeof *c->inputs);
-  c->outputs = cli_alloc(c->output_count, sizeof *c->outputs);
+  c->names = cli_alloc(c->input_count, sizeof *c->names);
   c->wanted = cli_alloc(c->output_count, sizeof *c->wanted);
   bool ok = true;
   for (size_t i = 0; ok && i < c->input_count; i++) {
     ok = read_array(c, "in", i, &c->inputs[i]) &&
          set_shape(c, summary->inputs[i].name, &c->inputs[i]);
+    c->names[i] = cli_format("%s", summary->inputs[i].name);
   }
   for (size_t i = 0; ok && i < c->output_count; i++) ok = read_array(c, "out", i, &c->wanted[i]);
   lw_tools_summary_destroy(summary);
@@ -177,12 +200,17 @@ static bool read_inputs(case_state *c, const char *path) {
 
 static lw_status bind_all(case_state *c) {
   lw_status status = lw_context_create(c->model, &c->context);
-  for (size_t i = 0; status == LW_OK && i < c->input_count; i++) {
+  for (size_t i = 0; status == LW_OK && i < lw_model_input_count(c->model); i++) {
+    size_t k = 0;
     cli_tensor t;
-    cli_tensor_of(&c->inputs[i], &t);
+    while (k + 1 < c->input_count && strcmp(c->names[k], lw_model_input(c->model, i)->name) != 0)
+      k++;
+    cli_tensor_of(&c->inputs[k], &t);
     status = lw_context_bind_input(c->context, i, &t.tensor);
   }
-  for (size_t i = 0; status == LW_OK && i < c->output_count; i++) {
+  c->made_count = lw_model_output_count(c->model);
+  c->outputs = cli_alloc(c->made_count, sizeof *c->outputs);
+  for (size_t i = 0; status == LW_OK && i < c->made_count; i++) {
     const lw_tensor_info *info = lw_model_output(c->model, i);
     cli_tensor t;
     status = lw_tools_array_create(info->dtype, info->rank, info->dims, &c->outputs[i]);
@@ -194,10 +222,24 @@ static lw_status bind_all(case_state *c) {
   return status;
 }
 
+/* Small inputs are constants only where the model cannot be loaded without. */
+static lw_status load(case_state *c, const char *path) {
+  lw_status status = lw_model_load(path, c->options, &c->model);
+  if (status != LW_STATUS_UNSUPPORTED) return status;
+  bool ok = true;
+  for (size_t i = 0; ok && i < c->input_count; i++) ok = set_value(c, c->names[i], &c->inputs[i]);
+  if (!ok) return status;
+  lw_model *again = NULL;
+  lw_status fixed = lw_model_load(path, c->options, &again);
+  lw_model_destroy(fixed == LW_OK ? c->model : again);
+  if (fixed == LW_OK) c->model = again;
+  return fixed == LW_OK ? fixed : status;
+}
+
 /* Loads and runs; a clean refusal passes when the case says so. */
 static bool load_and_run(case_state *c, const char *path) {
   c->started_s = cli_now_s();
-  lw_status status = lw_model_load(path, c->options, &c->model);
+  lw_status status = load(c, path);
   const char *message = lw_model_error(c->model);
   if (status == LW_OK) {
     status = bind_all(c);
@@ -224,7 +266,28 @@ static lw_tools_tolerance tolerance_of(const case_spec *spec, lw_dtype dtype) {
   return t;
 }
 
+/* Keeps the first |count| entries of |a| along |axis|. */
+static void crop(lw_tools_array *a, int axis, int64_t count) {
+  int64_t above = 1;
+  size_t below = lw_dtype_size_bytes(a->dtype);
+  for (int d = 0; d < axis; d++) above *= a->dims[d];
+  for (int d = axis + 1; d < a->rank; d++) below *= (size_t)a->dims[d];
+  size_t from = below * (size_t)a->dims[axis], to = below * (size_t)count;
+  for (int64_t i = 1; i < above; i++)
+    memmove((char *)a->data + (size_t)i * to, (char *)a->data + (size_t)i * from, to);
+  a->dims[axis] = count;
+  a->bytes = (size_t)above * to;
+}
+
 static bool judge_output(case_state *c, size_t i) {
+  size_t k;
+  int axis;
+  if (lw_model_output_count_of(c->model, i, &k, &axis)) {
+    int64_t count = (int64_t)lw_tools_array_get(&c->outputs[k], 0);
+    bool fits = count >= 0 && axis < c->outputs[i].rank && count <= c->outputs[i].dims[axis];
+    if (!fits) return verdict(c, CASE_FAILED, "output %zu: %lld entries", i, (long long)count);
+    crop(&c->outputs[i], axis, count);
+  }
   const lw_tools_array *got = &c->outputs[i], *want = &c->wanted[i];
   bool same = got->dtype == want->dtype && got->rank == want->rank;
   for (int d = 0; same && d < got->rank; d++) same = got->dims[d] == want->dims[d];
@@ -326,8 +389,10 @@ static void case_end(case_state *c) {
   lw_context_destroy(c->context);
   lw_model_destroy(c->model);
   lw_options_destroy(c->options);
+  for (size_t i = 0; c->names != NULL && i < c->input_count; i++) free(c->names[i]);
+  free(c->names);
   free_arrays(c->inputs, c->input_count);
-  free_arrays(c->outputs, c->output_count);
+  free_arrays(c->outputs, c->made_count);
   free_arrays(c->wanted, c->output_count);
   case_deinit(&c->spec);
 }

@@ -116,6 +116,11 @@ LW_API size_t lw_model_input_count(const lw_model *model);
 LW_API size_t lw_model_output_count(const lw_model *model);
 LW_API const lw_tensor_info *lw_model_input(const lw_model *model, size_t index);
 LW_API const lw_tensor_info *lw_model_output(const lw_model *model, size_t index);
+/* An output whose size depends on data (NonZero, NonMaxSuppression ...) has the largest size that
+ * it may have; only the first entries along *out_axis count, as many as output *out_count_index, an
+ * i64 scalar named "NAME#AXIS", holds after a run. False: all of it counts. */
+LW_API bool lw_model_output_count_of(const lw_model *model, size_t index, size_t *out_count_index,
+                                     int *out_axis);
 /* The output that is the next run's input |input|; SIZE_MAX: this input is no state's. */
 LW_API size_t lw_model_state_output(const lw_model *model, size_t input);
 LW_API const char *lw_model_device(const lw_model *model); /* "cpu", "cuda:0", "null" */

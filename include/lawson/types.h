@@ -3,6 +3,7 @@
 #ifndef LAWSON_TYPES_H
 #define LAWSON_TYPES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

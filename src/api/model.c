@@ -1,6 +1,7 @@
 /* model.c: loading: file or graph -> bound graph -> compiled plan -> program on a device. */
 #include "api/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/plans.h"
@@ -571,6 +572,21 @@ size_t lw_model_output_count(const lw_model *model) {
 
 const lw_tensor_info *lw_model_input(const lw_model *model, size_t index) {
   return model != NULL && index < model->input_count ? &model->inputs[index] : NULL;
+}
+
+bool lw_model_output_count_of(const lw_model *model, size_t index, size_t *out_count_index,
+                              int *out_axis) {
+  const lw_tensor_info *info = lw_model_output(model, index);
+  if (info == NULL || out_count_index == NULL || out_axis == NULL) return false;
+  size_t length = strlen(info->name);
+  for (size_t i = index + 1; i < model->output_count; i++) {
+    const char *name = model->outputs[i].name;
+    if (strncmp(name, info->name, length) != 0 || name[length] != '#') continue;
+    *out_count_index = i;
+    *out_axis = (int)strtol(name + length + 1, NULL, 10);
+    return true;
+  }
+  return false;
 }
 
 const lw_tensor_info *lw_model_output(const lw_model *model, size_t index) {

@@ -240,9 +240,8 @@ const lw_content_elem *lw__call_elems(lw_call *c, uint32_t i, uint32_t *out_coun
   lw_value_id v = lw__call_in(c, i);
   if (v == LW_NONE) return NULL;
   lw_shape shape = lw__b_shape(c, v);
-  const lw_contents *contents;
-  if (!lw__call_keep(c, lw__import_contents(c->im, v, &contents))) return NULL;
-  if (contents == NULL) {
+  const lw_contents *contents = &c->im->contents;
+  if (!lw__contents_has(contents, v)) {
     call_unknown(c, i, !lw__shape_is_static(&shape));
     return NULL;
   }
@@ -305,26 +304,14 @@ int64_t lw__call_number(lw_call *c, uint32_t i, int64_t otherwise) {
   return otherwise;
 }
 
-static bool call_scalar(const lw_call *c, const lw_contents *contents, lw_value_id value,
-                        double *out) {
+bool lw__call_known_scalar(const lw_call *c, lw_value_id value, double *out) {
+  if (value == LW_NONE || !lw__contents_has(&c->im->contents, value)) return false;
   const lw_value *v = lw__value(c->graph, value);
   lw_content_elem e;
   if (lw__shape_numel(&v->shape) != 1) return false;
-  (void)lw__contents_get(contents, value, 0, &e);
+  (void)lw__contents_get(&c->im->contents, value, 0, &e);
   *out = lw__dtype_is_float(v->dtype) ? e.value.f : (double)e.value.i;
   return e.kind == LW_CONTENT_NUMBER;
-}
-
-bool lw__call_known_scalar(const lw_call *c, lw_value_id value, double *out) {
-  if (value == LW_NONE || !lw__contents_has(&c->im->contents, value)) return false;
-  return call_scalar(c, &c->im->contents, value, out);
-}
-
-bool lw__call_decided_scalar(lw_call *c, lw_value_id value, double *out) {
-  const lw_contents *contents;
-  if (value == LW_NONE || !lw__call_keep(c, lw__import_contents(c->im, value, &contents)))
-    return false;
-  return contents != NULL && call_scalar(c, contents, value, out);
 }
 
 bool lw__call_shape_input(lw_call *c, uint32_t i, lw_content_elem *out, uint32_t *out_rank) {

@@ -87,9 +87,6 @@ const double *lw__call_floats(lw_call *c, uint32_t i, uint32_t *out_count);
 int64_t lw__call_number(lw_call *c, uint32_t i, int64_t otherwise);
 /* True when the single element of |value| is a known number; floats and integers both as double. */
 bool lw__call_known_scalar(const lw_call *c, lw_value_id value, double *out);
-/* The same, but what the caller of the import said about the inputs counts, too: for decisions that
- * cannot be left to the data. */
-bool lw__call_decided_scalar(lw_call *c, lw_value_id value, double *out);
 /* A shape given as a 1-D integer input; entries may be symbolic, negative ones are kept for the
  * caller to read. */
 bool lw__call_shape_input(lw_call *c, uint32_t i, lw_content_elem *out, uint32_t *out_rank);

@@ -287,7 +287,9 @@ static lw_status import_outputs(lw_import *im, lw_call *c) {
     }
     LW_TRY(import_check_result(im, c->out[i]));
     int32_t carries = import_carries(c, c->out[i]);
-    LW_TRY(import_settle(im, &c->out[i]));
+    const lw_bound *bound = lw__import_bound(im, c->out[i]);
+    if (bound == NULL)
+      LW_TRY(import_settle(im, &c->out[i])); /* its size is not that of its shape */
     LW_TRY(lw__import_carry(im, c->out[i], carries));
     LW_TRY(import_name_value(im, c->out[i], name));
     LW_TRY(lw__import_define(im, name, (lw_binding){LW_BINDING_VALUE, c->out[i], NULL}));
@@ -343,6 +345,7 @@ static lw_status import_operator(lw_import *im, const lw_import_node *node, cons
   import_check_counts(&c);
   import_check_sequences(&c);
   if (c.status == LW_OK) op->fn(&c);
+  if (c.status == LW_OK) lw__call_carry_bounds(&c, first);
   if (c.status == LW_OK) import_check_attrs(&c);
   if (c.status == LW_STATUS_UNSUPPORTED) return import_poison_outputs(im, node->proto);
   LW_TRY(c.status);
@@ -460,6 +463,7 @@ static lw_status import_graph(lw_import *im) {
   LW_TRY(lw__import_nodes(im, graph->nodes.data, graph->nodes.count));
   for (uint32_t i = 0; i < graph->outputs.count; i++)
     LW_TRY(lw__import_output(im, &graph->outputs.data[i]));
+  LW_TRY(lw__import_count_outputs(im));
   if (im->findings.count != 0) return import_report(im);
   if (graph->outputs.count == 0) {
     return lw__fail(im->diag, LW_STATUS_MODEL_INVALID, im->file, "the graph has no outputs");
@@ -497,13 +501,15 @@ lw_status lw__import_run(lw_import *im, lw_str bytes) {
 void lw__import_deinit(lw_import *im) {
   lw__tensor_files_deinit(&im->files);
   lw__contents_deinit(&im->contents);
-  lw__contents_deinit(&im->given);
   lw_vec_free(&im->bindings);
   lw_vec_free(&im->symbols);
   lw_vec_free(&im->findings);
   lw_vec_free(&im->placeholders);
   lw_vec_free(&im->sequences);
   lw_vec_free(&im->carried);
+  lw_vec_free(&im->bounds);
+  lw_vec_free(&im->counts);
+  lw_vec_free(&im->bound_of);
   lw__map_deinit(&im->functions);
   lw__text_deinit(&im->where);
   lw__text_deinit(&im->key);

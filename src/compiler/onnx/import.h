@@ -4,15 +4,6 @@
 
 #include "graph/graph.h"
 
-/* What a graph input holds, for models whose shapes depend on it. Looked at only where a shape (or
- * whatever else must be known on import) cannot be told without; then the graph holds for these
- * values alone. Values of another size than their input are not looked at. */
-typedef struct lw_import_value {
-  const char *name;
-  const void *data; /* row-major, in the input's type; borrowed for the call */
-  size_t bytes;
-} lw_import_value;
-
 /* An input that is taken to be a constant: the graph has no such input. Numbers, row-major, as many
  * as the input has elements; its type decides which of the two is taken. */
 typedef struct lw_import_fixed {
@@ -32,9 +23,6 @@ typedef struct lw_import_options {
   uint32_t shape_count;
   const lw_import_fixed *fixed;
   uint32_t fixed_count;
-  const lw_import_value *values;
-  uint32_t value_count;
-  uint8_t *out_value_used; /* per value: 1 when the graph depends on it; may be NULL */
 } lw_import_options;
 
 /* Reads the model at |path| (and its external files, which must lie beside it) into |*out_graph|,

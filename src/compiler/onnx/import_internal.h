@@ -2,6 +2,7 @@
 #ifndef LW_COMPILER_ONNX_IMPORT_INTERNAL_H
 #define LW_COMPILER_ONNX_IMPORT_INTERNAL_H
 
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/import.h"
 #include "compiler/onnx/operators.h"
 #include "compiler/onnx/tensor.h"
@@ -63,6 +64,12 @@ typedef struct lw_import_sequence {
   uint32_t count;
 } lw_import_sequence;
 
+/* An output of which only some entries count. */
+typedef struct lw_import_count {
+  const char *output;
+  lw_bound bound;
+} lw_import_count;
+
 struct lw_import {
   lw_graph *graph;
   lw_diag *diag;
@@ -73,11 +80,13 @@ struct lw_import {
   lw_import_limits limits;
   lw_tensor_files files;
   lw_contents contents;
-  lw_contents given; /* the same with the values that the caller gave; filled when first needed */
   LW_VEC(lw_binding) bindings;
   LW_VEC(lw_import_symbol) symbols;
   LW_VEC(lw_import_finding) findings;
   LW_VEC(lw_import_sequence) sequences;
+  LW_VEC(lw_bound) bounds;
+  LW_VEC(lw_import_count) counts;
+  LW_VEC(uint32_t) bound_of; /* by value id: index into bounds, plus one; shorter: none */
   LW_VEC(uint8_t) carried; /* by value id: the lw_proto_type that it carries; shorter: none */
   LW_VEC(lw_value_id) placeholders; /* constants whose elements are symbols */
   lw_map functions;                 /* by name, domain, overload (inline.c) */
@@ -145,17 +154,15 @@ const lw_import_sequence *lw__import_sequence(const lw_import *im, lw_value_id v
 /* Notes the ONNX type that |value| carries (tensor.h); 0: none. */
 lw_status lw__import_carry(lw_import *im, lw_value_id value, int32_t proto_type) LW_MUST_CHECK;
 
+/* NULL: every entry of |value| counts (bounded.h). */
+const lw_bound *lw__import_bound(const lw_import *im, lw_value_id value);
+
 /* ---- ports.c: inputs and outputs of the main graph --------------------------------------------*/
 /* The numbers that make the input of this name a constant, or NULL. */
 const lw_import_fixed *lw__import_fixed(const lw_import *im, lw_str name);
 lw_status lw__import_input(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
 lw_status lw__import_output(lw_import *im, const lw_proto_value_info *info) LW_MUST_CHECK;
-
-/* ---- given.c: values of graph inputs that the caller told -------------------------------------*/
-/* Contents that tell |value|: those of the model alone, else those with the given values, whose use
- * is noted; NULL when neither do. */
-lw_status lw__import_contents(lw_import *im, lw_value_id value,
-                              const lw_contents **out) LW_MUST_CHECK;
+lw_status lw__import_count_outputs(lw_import *im) LW_MUST_CHECK;
 
 /* ---- dims.c: symbols and shapes of graph inputs ---------------------------------------------*/
 lw_status lw__import_bind_options(lw_import *im) LW_MUST_CHECK;

@@ -16,7 +16,7 @@ static const lw_proto_graph *control_graph(lw_call *c, const char *name) {
 static void control_choose(lw_call *c, lw_value_id condition, uint32_t i, lw_value_id yes,
                            lw_value_id no) {
   double decided;
-  if (lw__call_decided_scalar(c, condition, &decided)) {
+  if (lw__call_known_scalar(c, condition, &decided)) {
     lw__call_out(c, i, decided != 0 ? yes : no);
   } else {
     lw__call_unsupported(
@@ -120,7 +120,7 @@ static lw_value_id control_stack(lw_call *c, const lw_control_loop *loop, uint32
 /* True or false; anything else cannot be unrolled. */
 static bool control_goes_on(lw_call *c, lw_value_id condition) {
   double known = 1;
-  if (condition != LW_NONE && lw__call_ok(c) && !lw__call_decided_scalar(c, condition, &known)) {
+  if (condition != LW_NONE && lw__call_ok(c) && !lw__call_known_scalar(c, condition, &known)) {
     lw__call_unsupported(c, "a loop whose end is computed from data");
   }
   return lw__call_ok(c) && known != 0;

@@ -80,26 +80,6 @@ void lw__op_reverse_sequence(lw_call *c) {
   lw__call_out(c, 0, lw__b_gather(c, x, &index, 1, select, &shape));
 }
 
-/* The condition must be known: it decides the size of the result. */
-void lw__op_compress(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0);
-  uint32_t rank = lw__b_rank(c, x), count, axis = 0;
-  if (lw__call_attr(c, "axis") != NULL) {
-    axis = lw__call_axis_attr(c, "axis", 0, rank);
-  } else {
-    x = lw__b_merge(c, x, 0, rank);
-  }
-  const int64_t *condition = lw__call_numbers(c, 1, &count);
-  int64_t n = lw__call_static(c, lw__b_dim(c, x, axis)), kept = 0;
-  int64_t *index = lw__b_alloc(c, count, sizeof *index);
-  if (index == NULL || condition == NULL) return;
-  if (count > n) lw__call_invalid(c, "a condition of %u for %lld elements", count, (long long)n);
-  for (uint32_t i = 0; i < count; i++) {
-    if (condition[i] != 0) index[kept++] = i;
-  }
-  lw__call_out(c, 0, lw__b_take(c, x, axis, index, kept));
-}
-
 /* Cut or padded with zeros at both ends to the wanted size; one more at the end. */
 void lw__op_center_crop_pad(lw_call *c) {
   lw_value_id x = lw__call_in(c, 0);
@@ -120,25 +100,4 @@ void lw__op_center_crop_pad(lw_call *c) {
     hi[axis] = size[i] - n - lo[axis];
   }
   lw__call_out(c, 0, lw__b_pad(c, x, lo, hi, (lw_scalar){.i = 0}));
-}
-
-/* The operand must be known: it decides the size of the result [rank, count]. */
-void lw__op_non_zero(lw_call *c) {
-  lw_value_id x = lw__call_in(c, 0);
-  lw_shape shape = lw__b_shape(c, x);
-  uint32_t count, rank = shape.rank;
-  const double *elems = lw__call_floats(c, 0, &count);
-  int64_t found = 0;
-  for (uint32_t i = 0; elems != NULL && i < count; i++) found += elems[i] != 0;
-  int64_t *table = lw__b_alloc(c, found * rank, sizeof *table), at = 0;
-  if (elems == NULL || table == NULL) return;
-  for (uint32_t i = 0; i < count; i++) {
-    if (elems[i] == 0) continue;
-    int64_t rest = i;
-    for (uint32_t d = rank; d-- > 0; rest /= shape.dim[d])
-      table[d * found + at] = rest % shape.dim[d];
-    at++;
-  }
-  lw_shape result = {2, {rank, found}};
-  lw__call_out(c, 0, lw__b_const(c, LW_DTYPE_I64, &result, found == 0 ? (const void *)"" : table));
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/onnx/bounded.h"
 #include "compiler/onnx/import_internal.h"
 #include "compiler/onnx/op.h"
 
@@ -39,6 +40,11 @@ void lw__op_shape(lw_call *c) {
           end = lw__call_int(c, "end", rank);
   start = lw__max_i64(0, lw__min_i64(start < 0 ? start + rank : start, rank));
   end = lw__max_i64(0, lw__min_i64(end < 0 ? end + rank : end, rank));
+  lw_value_id counted = lw__call_bound_shape(c, lw__call_in(c, 0), start, end);
+  if (counted != LW_NONE) {
+    lw__call_out(c, 0, counted);
+    return;
+  }
   lw_content_elem elems[LW_MAX_RANK];
   uint32_t count = 0;
   for (int64_t d = start; d < end; d++) elems[count++] = lw__content_extent(shape.dim[d]);
@@ -47,6 +53,11 @@ void lw__op_shape(lw_call *c) {
 
 void lw__op_size(lw_call *c) {
   lw_shape shape = lw__b_shape(c, lw__call_in(c, 0));
+  lw_value_id counted = lw__call_bound_shape(c, lw__call_in(c, 0), 0, shape.rank);
+  if (counted != LW_NONE) {
+    lw__call_out(c, 0, lw__b_reduce(c, LW_RED_PROD, counted, 1, false));
+    return;
+  }
   lw_extent product = 1;
   for (uint32_t d = 0; d < shape.rank; d++)
     product = lw__call_extent(c, LW_EXTENT_MUL, product, shape.dim[d]);

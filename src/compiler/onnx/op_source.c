@@ -223,25 +223,6 @@ void lw__op_one_hot(lw_call *c) {
   lw__call_out(c, 0, lw__b_select(c, hit, on, off));
 }
 
-/* Element i is the sum of those elements j of the axis for which the mask holds. */
-void lw__op_cumulative(lw_call *c) {
-  lw_red red = (lw_red)c->op->arg;
-  lw_value_id x = lw__call_in(c, 0);
-  uint32_t rank = lw__b_rank(c, x);
-  bool exclusive = lw__call_int(c, "exclusive", 0) != 0,
-       reverse = lw__call_int(c, "reverse", 0) != 0;
-  uint32_t axis = lw__call_axis(c, lw__call_number(c, 1, 0), rank);
-  lw_dtype dtype = lw__b_dtype(c, x);
-  if (!lw__call_ok(c)) return;
-  lw_shape line = {1, {lw__b_dim(c, x, axis)}};
-  lw_value_id n = lw__b_iota(c, LW_DTYPE_I64, &line, 0);
-  lw_value_id i = lw__b_along(c, n, axis, rank + 1), j = lw__b_along(c, n, axis + 1, rank + 1);
-  lw_fn fn = reverse ? (exclusive ? LW_FN_GT : LW_FN_GE) : (exclusive ? LW_FN_LT : LW_FN_LE);
-  lw_value_id none = lw__b_scalar(c, dtype, red == LW_RED_PROD);
-  lw_value_id terms = lw__b_select(c, lw__b_map2(c, fn, j, i), lw__b_unsqueeze(c, x, axis), none);
-  lw__call_out(c, 0, lw__b_reduce(c, red, terms, 1u << (axis + 1), false));
-}
-
 /* ---- decided on import ----------------------------------------------------------------------*/
 
 void lw__op_dropout(lw_call *c) {
@@ -249,8 +230,8 @@ void lw__op_dropout(lw_call *c) {
   lw__call_ignore(c, "seed");
   lw__call_ignore(c, "is_test");
   double ratio = lw__call_float(c, "ratio", 0.5), training = 0;
-  if (lw__call_has(c, 1) && !lw__call_decided_scalar(c, c->in[1], &ratio)) ratio = 1;
-  if (lw__call_has(c, 2) && !lw__call_decided_scalar(c, c->in[2], &training)) training = 1;
+  if (lw__call_has(c, 1) && !lw__call_known_scalar(c, c->in[1], &ratio)) ratio = 1;
+  if (lw__call_has(c, 2) && !lw__call_known_scalar(c, c->in[2], &training)) training = 1;
   if (training != 0 && ratio != 0) lw__call_unsupported(c, "dropout in training mode");
   lw__call_out(c, 0, x);
   if (!lw__call_wants(c, 1)) return;

@@ -126,7 +126,20 @@ static lw_status port_tensor_output(lw_import *im, const lw_proto_value_info *in
   }
   const char *name;
   LW_TRY(port_name(im, label, &name));
-  return lw__graph_output(im->graph, id, name);
+  LW_TRY(lw__graph_output(im->graph, id, name));
+  const lw_bound *bound = lw__import_bound(im, id);
+  return bound == NULL ? LW_OK : lw_vec_push(&im->counts, (lw_import_count){name, *bound});
+}
+
+/* Behind all outputs of the model: how much of some of them counts. */
+lw_status lw__import_count_outputs(lw_import *im) {
+  for (uint32_t i = 0; i < im->counts.count; i++) {
+    const lw_import_count *count = &im->counts.data[i];
+    const char *name;
+    LW_TRY(lw__arena_printf(&im->graph->arena, &name, "%s#%u", count->output, count->bound.axis));
+    LW_TRY(lw__graph_output(im->graph, count->bound.count, name));
+  }
+  return LW_OK;
 }
 
 lw_status lw__import_output(lw_import *im, const lw_proto_value_info *info) {

@@ -366,6 +366,48 @@ static void test_data_dependent_shape(void **state) {
   imported_end(&m);
 }
 
+/* A size that depends on data: the largest one, and a count. */
+static void test_bounded(void **state) {
+  (void)state;
+  static const int64_t turn[] = {0};
+  lw_imported m;
+  lw_text g = graph_of("2 3", "y");
+  add(&g, "NonZero", "x", "z");
+  add(&g, "Transpose", "z", "y");
+  import(g, &m);
+  assert_shape(&m, "[6, 2]");
+  assert_int_equal(m.graph.outputs.count, 2);
+  assert_string_equal(m.graph.output_names.data[1], "y#0");
+  assert_int_equal(output_shape(&m, 1)->rank, 0);
+  imported_end(&m);
+
+  g = graph_of("2 3", "y"); /* its shape is data */
+  add(&g, "NonZero", "x", "z");
+  add(&g, "Shape", "z", "y");
+  import(g, &m);
+  assert_shape(&m, "[2]");
+  assert_int_equal(m.graph.outputs.count, 1);
+  assert_int_not_equal(lw__producer(&m.graph, m.graph.outputs.data[0])->op, LW_OP_CONST);
+  imported_end(&m);
+
+  g = graph_of("2 3", "y"); /* rows keep apart */
+  add_ints(&g, "rows", 1, turn);
+  add(&g, "NonZero", "x", "z");
+  add_axis(&g, "Gather", "z rows", "y", 0);
+  import(g, &m);
+  assert_shape(&m, "[1, 6]");
+  assert_string_equal(m.graph.output_names.data[1], "y#1");
+  imported_end(&m);
+
+  g = graph_of("2 3", "y"); /* entries that do not count must not be mixed in */
+  add(&g, "NonZero", "x", "z");
+  add(&g, "ReduceSum", "z", "y");
+  import(g, &m);
+  assert_int_equal(m.status, LW_STATUS_UNSUPPORTED);
+  assert_non_null(strstr(first_error(&m), "depends on data"));
+  imported_end(&m);
+}
+
 static void test_anonymous_dims(void **state) {
   (void)state;
   lw_imported m;
@@ -564,6 +606,7 @@ int main(void) {
       cmocka_unit_test(test_value_option),
       cmocka_unit_test(test_symbol_that_must_be_a_number),
       cmocka_unit_test(test_data_dependent_shape),
+      cmocka_unit_test(test_bounded),
       cmocka_unit_test(test_anonymous_dims),
       cmocka_unit_test(test_if),
       cmocka_unit_test(test_if_on_data),
