@@ -91,8 +91,10 @@ typedef struct lw_cu_lanes {
   uint32_t event_count;
 } lw_cu_lanes;
 /* Whatever it comes to, close follows. */
-lw_status lw__cu_lanes_open(lw_rt_program *program, lw_arena *memory, lw_cu_lanes *lanes,
+lw_status lw__cu_lanes_open(lw_rt_context *context, lw_cu_lanes *lanes,
                             lw_diag *diag) LW_MUST_CHECK;
+/* Of the lane's stream: the context's, or, where that has none, more for the critical lane. */
+int lw__cu_lane_priority(const lw_rt_context *context, uint32_t lane);
 void lw__cu_lanes_close(lw_cu_gpu *gpu, lw_cu_lanes *lanes);
 void lw__cu_lanes_wait(lw_cu_gpu *gpu, const lw_cu_lanes *lanes);
 /* Puts the run into |stream| and the lanes' own, which begin after what |stream| holds and which it

@@ -2,18 +2,26 @@
  * caller's stream, or the context's, is lane 0. */
 #include "runtime/cuda/cuda.h"
 
-lw_status lw__cu_lanes_open(lw_rt_program *program, lw_arena *memory, lw_cu_lanes *lanes,
-                            lw_diag *diag) {
-  const lw_rt_segment *segment = &program->run;
-  lw_cu_gpu *gpu = program->device->state;
+int lw__cu_lane_priority(const lw_rt_context *context, uint32_t lane) {
+  const lw_cu_gpu *gpu = context->program->device->state;
+  if (context->priority == 0) {
+    return lane == context->program->run.critical_lane ? gpu->high_priority : 0;
+  }
+  if (context->priority > 0) return 0;
+  bool beyond = context->priority < gpu->greatest_priority;
+  return beyond ? gpu->greatest_priority : context->priority;
+}
+
+lw_status lw__cu_lanes_open(lw_rt_context *context, lw_cu_lanes *lanes, lw_diag *diag) {
+  const lw_rt_segment *segment = &context->program->run;
+  lw_cu_gpu *gpu = context->program->device->state;
   uint32_t count = segment->lane_count;
   if (count <= 1) return LW_OK;
-  LW_TRY(lw__arena_alloc(memory, (size_t)segment->event_count + count, sizeof *lanes->events,
-                         &lanes->events));
+  LW_TRY(lw__arena_alloc(&context->memory, (size_t)segment->event_count + count,
+                         sizeof *lanes->events, &lanes->events));
   for (uint32_t lane = 1; lane < count; lane++) {
-    int priority = lane == segment->critical_lane ? gpu->high_priority : 0;
-    lw_cu_stream *stream = &lanes->streams[lane];
-    LW_TRY(lw__cu_stream_create(gpu, priority, stream, diag));
+    LW_TRY(lw__cu_stream_create(gpu, lw__cu_lane_priority(context, lane), &lanes->streams[lane],
+                                diag));
     lanes->count = lane + 1;
   }
   for (uint32_t i = 0; i < segment->event_count + count; i++) {

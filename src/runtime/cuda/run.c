@@ -21,13 +21,7 @@ static lw_status context_make_objects(lw_rt_context *context, cu_context *state,
   lw_rt_program *program = context->program;
   lw_cu_gpu *gpu = program->device->state;
   const lw_cu_driver *driver = &gpu->driver;
-  int priority = program->run.critical_lane == 0 ? gpu->high_priority : 0;
-  if (context->priority != 0) {
-    priority = context->priority > 0                        ? 0
-               : context->priority < gpu->greatest_priority ? gpu->greatest_priority
-                                                            : context->priority;
-  }
-  LW_TRY(lw__cu_stream_create(gpu, priority, &state->stream, diag));
+  LW_TRY(lw__cu_stream_create(gpu, lw__cu_lane_priority(context, 0), &state->stream, diag));
   state->has_stream = true;
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->start, LW_CU_EVENT_DEFAULT),
                       "cuEventCreate", NULL, diag));
@@ -38,7 +32,7 @@ static lw_status context_make_objects(lw_rt_context *context, cu_context *state,
   LW_TRY(lw__cu_check(gpu, driver->event_create(&state->last, LW_CU_EVENT_NO_TIMING),
                       "cuEventCreate", NULL, diag));
   state->has_last = true;
-  return lw__cu_lanes_open(program, &context->memory, &state->lanes, diag);
+  return lw__cu_lanes_open(context, &state->lanes, diag);
 }
 
 lw_status lw__cu_context_open(lw_rt_context *context, lw_diag *diag) {
