@@ -6,11 +6,11 @@
 #include "compiler/pass/rewriter.h"
 
 const lw_pass_info lw__passes[] = {
-    {"fold", false, lw__pass_fold},   {"canon", false, lw__pass_canon},
-    {"spell", false, lw__pass_spell}, {"move", false, lw__pass_move},
-    {"cse", false, lw__pass_cse},     {"batchnorm", false, lw__pass_batchnorm},
-    {"order", true, lw__pass_order},  {"layout", true, lw__pass_layout},
-    {"pack", true, lw__pass_pack},
+    {"fold", false, lw__pass_fold},           {"canon", false, lw__pass_canon},
+    {"spell", false, lw__pass_spell},         {"move", false, lw__pass_move},
+    {"scale", false, lw__pass_scale},         {"cse", false, lw__pass_cse},
+    {"batchnorm", false, lw__pass_batchnorm}, {"order", true, lw__pass_order},
+    {"layout", true, lw__pass_layout},        {"pack", true, lw__pass_pack},
 };
 const uint32_t lw__pass_count = LW_ARRAY_COUNT(lw__passes);
 

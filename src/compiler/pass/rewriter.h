@@ -63,6 +63,7 @@ lw_pass_fn lw__pass_spell;
 lw_pass_fn lw__pass_move;
 lw_pass_fn lw__pass_cse;
 lw_pass_fn lw__pass_batchnorm;
+lw_pass_fn lw__pass_scale;
 lw_pass_fn lw__pass_order;
 lw_pass_fn lw__pass_layout;
 lw_pass_fn lw__pass_pack;
