@@ -164,6 +164,21 @@ static void test_pieces(void **state) {
       "on tensor cores");
 }
 
+/* Several batches that read one right factor are rows of one product. */
+static void test_shared_batches(void **state) {
+  (void)state;
+  check(
+      "%q = input f16[2, 6, 1, 32]\n%k = input f16[2, 2, 1, 40, 32]\n%e = expand f16[2, 2, 3, 40, "
+      "32] %k\n%r = reshape f16[2, 6, 40, 32] %e\n%t = permute f16[2, 6, 32, 40] %r perm=[0, 1, "
+      "3, 2]\n%y = dot f16[2, 6, 1, 40] %q, %t\noutput y %y\n",
+      "on tensor cores");
+  check(
+      "%p = input f16[3, 8, 3, 48]\n%v = input f16[1, 1, 48, 40]\n%e = expand f16[3, 8, 48, 40] "
+      "%v\n%y = dot f16[3, 8, 3, 40] %p, %e\n%g = map.tanh f16[3, 8, 3, 40] %y\n%h = permute "
+      "f16[3, 3, 8, 40] %g perm=[0, 2, 1, 3]\noutput h %h\n",
+      "on tensor cores");
+}
+
 static void test_convolutions(void **state) {
   (void)state;
   check(
@@ -188,10 +203,11 @@ static void test_policies(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_layouts),      cmocka_unit_test(test_sizes),
-      cmocka_unit_test(test_too_small),    cmocka_unit_test(test_epilogues),
-      cmocka_unit_test(test_prologues),    cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_convolutions), cmocka_unit_test(test_policies),
+      cmocka_unit_test(test_layouts),        cmocka_unit_test(test_sizes),
+      cmocka_unit_test(test_too_small),      cmocka_unit_test(test_epilogues),
+      cmocka_unit_test(test_prologues),      cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_shared_batches), cmocka_unit_test(test_convolutions),
+      cmocka_unit_test(test_policies),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

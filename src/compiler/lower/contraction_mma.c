@@ -10,7 +10,7 @@
 #include "compiler/lower/contraction.h"
 #include "compiler/lower/mma_tile.h"
 
-enum { epilogue_rows = 16, widest = 8, raster_rows = 8 };
+enum { epilogue_rows = 16, widest = 8, raster_rows = 8, few_rows = 16, most_shared = 64 };
 
 /* A variable of the space as lanes * high + low. */
 typedef struct mma_axis {
@@ -80,6 +80,7 @@ static lw_status bind_axis_start(mma_nest *t, const mma_axis *axis, lw_kval at) 
 /* How variables are cut, seen in the plain space: along what something is contiguous. */
 typedef struct mma_cut {
   int64_t m, n, k; /* lanes */
+  int64_t shared;  /* so many neighbouring batches have one right factor: rows of one product */
   bool turned;
   bool a_along_k, c_along_k;
   lw_dtype dtype;
@@ -109,6 +110,7 @@ static lw_status look(lw_region *region, const lw_device_profile *profile, mma_c
   lw__region_plain_space(region, space);
   LW_TRY(lw__region_place(region, space));
   memset(cut, 0, sizeof *cut);
+  cut->shared = 1;
   cut->dtype = lw__region_suits_mma(region, profile);
   if (cut->dtype == LW_DTYPE_NONE) return LW_OK;
   lw_ix m = space[1], n = space[2], k = space[3];
@@ -459,12 +461,16 @@ static lw_status kernel_body(mma_nest *t) {
 
 /* ---- entry ------------------------------------------------------------------------------------*/
 
+/* Rows are those of |shared| batches, one batch after the other. */
 static lw_status place(mma_nest *t, lw_region *region, const mma_cut *cut) {
-  t->b = lw__region_var(region, region->b);
-  axis_init(region, &t->m, region->m, cut->m);
+  lw_ix_pool *ix = &region->pool.ix;
+  t->b = lw__region_var(region, region->b / cut->shared);
+  axis_init(region, &t->m, region->m * cut->shared, cut->m);
   axis_init(region, &t->n, region->n, cut->n);
   axis_init(region, &t->k, region->k, cut->k);
-  lw_ix space[4] = {t->b, t->m.whole, t->n.whole, t->k.whole};
+  lw_ix batch = lw__ix_add(ix, lw__ix_affine(ix, t->b, cut->shared, 0),
+                           lw__ix_div(ix, t->m.whole, region->m));
+  lw_ix space[4] = {batch, lw__ix_mod(ix, t->m.whole, region->m), t->n.whole, t->k.whole};
   t->turned = cut->turned;
   t->dtype = cut->dtype;
   return lw__region_place(region, space);
@@ -473,9 +479,9 @@ static lw_status place(mma_nest *t, lw_region *region, const mma_cut *cut) {
 static bool choose(mma_nest *t, const lw_region *region, const mma_cut *cut,
                    const lw_lower_options *options) {
   lw_mma_problem problem = {
-      .batches = region->b,
-      .rows = t->turned ? region->n : region->m,
-      .cols = t->turned ? region->m : region->n,
+      .batches = region->b / cut->shared,
+      .rows = t->turned ? t->n.extent : t->m.extent,
+      .cols = t->turned ? t->m.extent : t->n.extent,
       .depth = region->k,
       .a_along_k = cut->a_along_k,
       .b_along_k = cut->c_along_k,
@@ -504,9 +510,9 @@ static lw_status build(mma_nest *t, lw_region *region, const mma_cut *cut,
   LW_TRY(place(t, region, cut));
   t->nest.pool = &region->pool;
   if (!choose(t, region, cut, options)) return LW_OK;
-  int64_t grid =
-      region->b * lw__ceil_div(t->a.count, t->a.tile) * lw__ceil_div(t->c.count, t->c.tile);
-  int64_t scalar = region->m;
+  int64_t grid = region->b / cut->shared * lw__ceil_div(t->a.count, t->a.tile) *
+                 lw__ceil_div(t->c.count, t->c.tile);
+  int64_t scalar = t->m.extent;
   LW_TRY(lw__nest_init(&t->nest, region, options, out, region->cls, t->threads));
   t->nest.launch->kernel.min_blocks_per_sm = t->tile.blocks;
   LW_TRY(kernel_body(t));
@@ -518,6 +524,44 @@ static lw_status build(mma_nest *t, lw_region *region, const mma_cut *cut,
                           (long long)t->tile.depth, t->turned ? ", turned" : "");
 }
 
+/* Does the right factor stay the same over |shared| neighbouring batches? */
+static lw_status is_shared(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                           int64_t shared, bool *out) {
+  lw_region region;
+  *out = false;
+  lw_status status = lw__region_init(&region, ctx, nodes, count);
+  if (status == LW_OK) {
+    lw_ix_pool *ix = &region.pool.ix;
+    lw_ix high = lw__region_var(&region, region.b / shared);
+    lw_ix low = lw__region_var(&region, shared);
+    lw_ix space[4] = {lw__ix_add(ix, lw__ix_affine(ix, high, shared, 0), low),
+                      lw__region_var(&region, region.m), lw__region_var(&region, region.n),
+                      lw__region_var(&region, region.k)};
+    uint8_t *seen;
+    status = lw__region_place(&region, space);
+    if (status == LW_OK)
+      status = lw__arena_alloc(&region.pool.arena, region.pool.nodes.count + 1u, 1, &seen);
+    if (status == LW_OK)
+      *out = !lw__elem_depends(&region.pool, region.rhs, lw__ix_var_number(ix, low), seen);
+  }
+  lw__region_deinit(&region);
+  return status;
+}
+
+/* Few rows per batch (queries of one step, several heads to one of keys): the most batches that
+ * share their right factor become rows of one product, which then reads it once. */
+static lw_status share_batches(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
+                               int64_t b, int64_t m, mma_cut *cut) {
+  if (cut->turned || cut->m != 1 || m >= few_rows) return LW_OK;
+  for (int64_t shared = lw__min_i64(b, most_shared / m); shared > 1; shared--) {
+    bool same = false;
+    if (b % shared != 0) continue;
+    LW_TRY(is_shared(ctx, nodes, count, shared, &same));
+    if (same) return cut->shared = shared, LW_OK;
+  }
+  return LW_OK;
+}
+
 lw_status lw__lower_contraction_mma(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                                     const lw_lower_options *options, lw_diag *diag, lw_lowered *out,
                                     bool *out_done) {
@@ -526,11 +570,14 @@ lw_status lw__lower_contraction_mma(lw_region_context *ctx, const lw_node_id *no
   *out_done = false;
   lw_region region;
   mma_cut cut = {0};
+  int64_t b = 1, m = 1;
   lw_status status = lw__region_init(&region, ctx, nodes, count);
   bool skip = status == LW_OK && (region.elements == 0 || region.k == 0);
   if (status == LW_OK && !skip) status = look(&region, options->profile, &cut);
+  if (status == LW_OK) b = region.b, m = region.m;
   lw__region_deinit(&region);
   if (status != LW_OK || skip || cut.dtype == LW_DTYPE_NONE) return status;
+  LW_TRY(share_batches(ctx, nodes, count, b, m, &cut));
   status = lw__region_init(&region, ctx, nodes, count);
   if (status == LW_OK) status = build(&t, &region, &cut, options, diag, out, out_done);
   lw__nest_deinit(&t.nest);
