@@ -202,28 +202,31 @@ def compare(network, device="cpu", threads=2, cache=None, **options):
     if "known" in network:
         known = getattr(module, network["known"])
         arguments = (got[-1], network) if known.__code__.co_argcount == 2 else (got[-1],)
-        row["right"], row["answer"] = known(*arguments)
+        right, row["answer"] = known(*arguments)
+        row["right"] = bool(right)
     row.update(kernels=session.stats()["kernels"], compile_s=session.stats()["compile_s"],
                session=session, reference=other, feed=last)
     return row
 
 
-def median_ms(function, seconds):
-    """Of at least three runs after one, in about |seconds|."""
-    function()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        start = time.perf_counter()
+def medians_ms(functions, seconds):
+    """Of each function, called in turn after one call each, so that what else the machine does meets
+    both: at least five times, for about |seconds|."""
+    times, end = [[] for _ in functions], time.perf_counter() + seconds
+    for function in functions:
         function()
-        times.append(time.perf_counter() - start)
-    return sorted(times)[len(times) // 2] * 1e3
+    while len(times[0]) < 5 or time.perf_counter() < end:
+        for function, row in zip(functions, times):
+            start = time.perf_counter()
+            function()
+            row.append(time.perf_counter() - start)
+    return [sorted(row)[len(row) // 2] * 1e3 for row in times]
 
 
 def measure(row, seconds=1.0):
-    """Times of one run, both sides in turn, through their Python interfaces with feeds by name."""
+    """Times of one run of both sides, through their Python interfaces with feeds by name."""
     session, other, feed = row["session"], row["reference"], row["feed"]
-    return (median_ms(lambda: session.run(None, feed), seconds),
-            median_ms(lambda: other.run(None, feed), seconds))
+    return medians_ms([lambda: session.run(None, feed), lambda: other.run(None, feed)], seconds)
 
 
 def free_space_for(networks):
