@@ -524,8 +524,11 @@ int cli_session_load(const cli_args *args, cli_session *s) {
     if (code == 0) code = read_inputs(args, s);
     return code != 0 ? code : check_open(s);
   }
-  if (lw_model_input_count(s->model) == s->input_count &&
-      lw_model_output_count(s->model) == s->output_count) {
+  size_t outputs = lw_model_output_count(s->model);
+  if (lw_model_input_count(s->model) == s->input_count && outputs >= s->output_count) {
+    free(s->outputs); /* behind the file's there may be counts of others */
+    s->outputs = cli_alloc(outputs, sizeof *s->outputs);
+    s->output_count = outputs;
     return check_open(s);
   }
   return cli_fail(LW_STATUS_INTERNAL, "the model has not the inputs that its summary promised");

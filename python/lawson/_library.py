@@ -90,6 +90,8 @@ _FUNCTIONS = {
     "lw_model_output_count": (_SIZE, [_VOID_P]),
     "lw_model_input": (ctypes.POINTER(TensorInfoC), [_VOID_P, _SIZE]),
     "lw_model_output": (ctypes.POINTER(TensorInfoC), [_VOID_P, _SIZE]),
+    "lw_model_output_count_of": (ctypes.c_bool, [_VOID_P, _SIZE, ctypes.POINTER(_SIZE),
+                                                 ctypes.POINTER(ctypes.c_int)]),
     "lw_model_device": (_STR, [_VOID_P]),
     "lw_model_explain": (ctypes.c_int, [_VOID_P, ctypes.POINTER(_STR)]),
     "lw_context_create": (ctypes.c_int, [_VOID_P, _OUT]),

@@ -161,7 +161,17 @@ class Model:
             raise Error(status, text(lib.lw_model_error(self.handle)))
         self.inputs = self._infos(lib.lw_model_input_count, lib.lw_model_input)
         self.outputs = self._infos(lib.lw_model_output_count, lib.lw_model_output)
+        #: Of outputs whose size depends on data: which output holds the count, along which axis.
+        self.counts = self._counts()
         self.device: str = text(lib.lw_model_device(self.handle))
+
+    def _counts(self) -> Dict[int, Tuple[int, int]]:
+        counts, at, axis = {}, ctypes.c_size_t(), ctypes.c_int()
+        for i in range(len(self.outputs)):
+            if self._library.lw_model_output_count_of(self.handle, i, ctypes.byref(at),
+                                                      ctypes.byref(axis)):
+                counts[i] = (at.value, axis.value)
+        return counts
 
     def _infos(self, count: Any, get: Any) -> List[TensorInfo]:
         infos = []

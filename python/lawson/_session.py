@@ -250,13 +250,16 @@ class Session:
                           dictionary of arrays by the inputs' names
         run(feed)         all outputs; |feed| may also be a list in the model's order
 
+        An output whose size depends on data (NonZero ...) comes with the size that it has.
         Arrays are anything that speaks DLPack or NumPy's array interface.
         """
         self._require_open()
         names, feed = (None, output_names) if input_feed is None else (output_names, input_feed)
         if isinstance(names, (str, bytes)):
             raise TypeError("the outputs are a list of names")
-        wanted = (range(len(self.outputs)) if names is None
+        counts = self._context.model.counts if isinstance(self._context, Context) else {}
+        hidden = {at for at, _ in counts.values()}
+        wanted = ([i for i in range(len(self.outputs)) if i not in hidden] if names is None
                   else [self._index(name, False) for name in names])
         views = {i: self._view(i, array, True) for i, array in self._feed(feed).items()}
         with self._lock:
@@ -265,6 +268,8 @@ class Session:
                        for i, info in enumerate(self.outputs)]
             self._bind_all({(False, i): _tensor.view(array)
                             for i, array in enumerate(results)}).run()
+        for i, (at, axis) in counts.items():  # what lies behind the count is anything
+            results[i] = results[i][(slice(None),) * axis + (slice(0, int(results[at])),)]
         return [results[i] for i in wanted]
 
     # ---- facts ----

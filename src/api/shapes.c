@@ -159,6 +159,11 @@ static lw_status variant_build(const lw_model *model, lw_variant *v, lw_rt_progr
   lw_model *m = v->model;
   LW_TRY(lw__shapes_graph(model, v->sizes, &m->diag, &m->graph));
   m->has_graph = true;
+  if (m->graph.outputs.count != model->output_count) {
+    return lw__fail(&m->diag, LW_STATUS_UNSUPPORTED, "open dimensions",
+                    "the size of an output depends on data, which works with numbers for all "
+                    "dimensions alone: give them with --dim NAME=N or --shape INPUT=2x3");
+  }
   LW_TRY(variant_prove(model, v));
   return lw__model_build_variant(m, model, model->shapes->options, base);
 }

@@ -510,6 +510,16 @@ class Errors(WithFolder):
         s.bind(0, numpy.zeros((2, 3), numpy.float32))
         self.fails(s.run_bound, says="b")
 
+    def test_sizes_that_depend_on_data(self):
+        net = tx.model([tx.node("NonZero", ["a"], ["y"])], [("a", tx.F32, (4, 3))],
+                       [("y", tx.I64, (2, "k"))])
+        s = self.session(net)
+        for a in (numpy.eye(4, 3), numpy.zeros((4, 3)), numpy.ones((4, 3))):
+            a = a.astype(numpy.float32)
+            for results in (s.run([a]), s.run(["y"], {"a": a})):
+                self.assertEqual(len(results), 1)
+                self.assertTrue(numpy.array_equal(results[0], numpy.array(a.nonzero())))
+
     def test_unsupported(self):
         net = tx.model([tx.node("Frobnicate", ["a"], ["y"])], [("a", tx.F32, (2,))],
                        [("y", tx.F32, (2,))])
