@@ -151,7 +151,9 @@ static lw_status import_model(const suite *t, suite_case *s, bool fix, lw_diag *
   for (uint32_t i = 0; i < s->in_count; i++) {
     lw_import_fixed *f = &fixed[options.fixed_count];
     f->name = s->in_names[i];
-    if (fix && small_input(&s->in[i], &arena, f)) {
+    bool element =
+        strchr(f->name, '[') != NULL; /* of a sequence: its shape says that it is there */
+    if (fix && !element && small_input(&s->in[i], &arena, f)) {
       options.fixed_count++;
       continue;
     }
