@@ -277,7 +277,7 @@ static void test_broken_kernel(void **state) {
   assert_int_equal(lw__rt_bind_output(context, 1, copy, BYTES, false), LW_OK);
   for (int i = 0; i < 2; i++) {
     lw_diag diag = {0};
-    assert_int_equal(lw__rt_run(context, &diag), LW_STATUS_DEVICE_FAILED);
+    assert_int_equal(lw__rt_run(context, &diag), LW_STATUS_DEVICE_LOST);
     print_message("%s\n", lw__diag_first_error(&diag));
     lw__diag_deinit(&diag);
   }

@@ -38,18 +38,22 @@ static bool should_widen(const widener *w, const lw_node *node) {
   return is_narrow(v->dtype) && lw__shape_numel(&v->shape) <= w->most_elements;
 }
 
-/* Movements and gathers follow what they move; operands that must agree become wide together. */
+/* Movements and gathers follow what they move; operands that must agree become wide together,
+ * unless most of what is joined is large and narrow: then the small parts are rounded. */
 static lw_status follow(widener *w, const lw_node *node, lw_value_id *in) {
-  bool wide = false;
+  bool wide = false, narrow = false;
   uint32_t moved = node->op == LW_OP_GATHER ? 1 : node->operand_count;
   for (uint32_t i = 0; i < moved; i++) {
     lw_value_id old = lw__operand(w->from, node, i);
-    wide |= is_narrow(lw__value(w->from, old)->dtype) && !is_narrow(type_now(w, old));
+    bool now_narrow = is_narrow(type_now(w, old));
+    wide |= is_narrow(lw__value(w->from, old)->dtype) && !now_narrow;
+    narrow |= now_narrow;
   }
+  bool round = wide && narrow && !should_widen(w, node);
   for (uint32_t i = 0; i < node->operand_count; i++) {
     lw_value_id old = lw__operand(w->from, node, i);
     in[i] = w->now[old];
-    if (wide && i < moved) LW_TRY(as_wide(w, old, &in[i]));
+    if (wide && i < moved) LW_TRY(round ? as_declared(w, old, &in[i]) : as_wide(w, old, &in[i]));
   }
   return LW_OK;
 }
