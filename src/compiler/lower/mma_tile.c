@@ -62,6 +62,9 @@ static double predict_cycles(const lw_mma_tile *t, const lw_mma_problem *p, uint
 
 static bool keeps_limits(const lw_mma_tile *t, const lw_mma_problem *p) {
   int64_t tm = t->rows / t->warps_m, tn = t->cols / t->warps_n;
+  bool between = (t->cols & (t->cols - 1)) != 0;
+  if (between && (p->rows > 16 || t->warps_n * t->warps_k < 4)) return false;
+  if (t->cols % t->warps_n != 0) return false;
   if (tm % 16 != 0 || tm == 0 || tn % 8 != 0 || tn == 0 || tm * tn / 32 > most_sums) return false;
   if (t->warps_m * t->warps_n * t->warps_k > most_warps) return false;
   if (t->depth % (16 * t->warps_k) != 0) return false;
@@ -99,17 +102,21 @@ static void consider(lw_mma_tile tile, const lw_mma_problem *p, ranking *r) {
 
 uint32_t lw__mma_tile_rank(const lw_mma_problem *p, lw_mma_tile *out, uint32_t most) {
   static const int64_t depths[] = {32, 64, 128};
+  /* Beside the powers of two, for few rows: what shares columns out evenly among multiprocessors
+   * (14336 = 128 x 112), with four warps at least to copy them. */
+  static const int64_t columns[] = {16, 32, 48, 64, 80, 96, 112, 128, 256};
   ranking r = {.tiles = out, .most = most};
   lw_mma_tile t;
   memset(&t, 0, sizeof t);
   for (t.rows = 16; t.rows <= 256; t.rows *= 2)
-    for (t.cols = 16; t.cols <= 256; t.cols *= 2)
+    for (uint32_t c = 0; c < LW_ARRAY_COUNT(columns); c++)
       for (t.warps_m = 1; t.warps_m <= 4; t.warps_m *= 2)
         for (t.warps_n = 1; t.warps_n <= 4; t.warps_n *= 2)
           for (t.warps_k = 1; t.warps_k <= 4; t.warps_k *= 2)
             for (uint32_t d = 0; d < LW_ARRAY_COUNT(depths); d++)
               for (t.stages = 2; t.stages <= (p->copied ? 6u : 2u); t.stages++) {
                 t.depth = depths[d];
+                t.cols = columns[c];
                 consider(t, p, &r);
               }
   return r.count;
