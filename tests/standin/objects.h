@@ -89,7 +89,8 @@ void standin_leave_capture(const capture *c);
 int standin_capture_op(struct lw_cu_stream_object *s, op operation);
 int standin_wait_event(struct lw_cu_stream_object *s, const struct lw_cu_event_object *event);
 
-#define ENTER const int locked_here __attribute__((cleanup(standin_unlock))) = standin_lock()
+#define ENTER \
+  const int locked_here __attribute__((unused, cleanup(standin_unlock))) = standin_lock()
 #define CALL()                                                    \
   ENTER;                                                          \
   if (standin_injected(__func__, false)) return standin.fail_code
