@@ -1,5 +1,6 @@
-/* test_products.c: products and convolutions on tensor cores: all layouts of the factors, odd
- * sizes, prologues and epilogues, run by the kernel-IR interpreter and held against the oracle. */
+/* test_products.c: products and convolutions on tensor cores and FMA units: all layouts of the
+ * factors, odd sizes, prologues and epilogues, run by the kernel-IR interpreter and held against
+ * the oracle. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -57,7 +58,7 @@ static void product(const char *type, int b, int m, int n, int k, bool turn_x, b
                  t, b, turn_w ? n : k, turn_w ? k : n, t, b, k, n);
   (void)snprintf(text, sizeof text, "%s%s%%y = dot %s[%d, %d, %d] %%x, %%w\noutput y %%y\n", x, w,
                  t, b, m, n);
-  check(text, "on tensor cores");
+  check(text, strcmp(type, "f32") == 0 ? "FMA units, " : "on tensor cores");
 }
 
 static void test_layouts(void **state) {
@@ -201,13 +202,70 @@ static void test_policies(void **state) {
         "on tensor cores", "sm_80", lw__resource_policy_find(names[i]));
 }
 
+/* f32: the same tiles, multiplied by FMA units. ("FMA units, ": with slices copied ahead.) */
+static void test_f32(void **state) {
+  (void)state;
+  static const int sizes[] = {1, 7, 16, 33, 100, 131};
+  for (int turns = 0; turns < 4; turns++) {
+    product("f32", 1, 64, 64, 64, turns & 1, turns & 2);
+    product("f32", 2, 48, 40, 72, turns & 1, turns & 2);
+    product("f32", 1, 33, 65, 50, turns & 1, turns & 2);
+    product("f32", 1, 130, 260, 36, turns & 1, turns & 2);
+  }
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++)
+      if (sizes[i] >= 16 || sizes[j] >= 16)
+        product("f32", 1, sizes[i], sizes[j], i % 2 ? 40 : 129, i % 3 == 0, j % 2 == 0);
+  product("f32", 1, 1, 1000, 768, false, true);
+  product("f32", 3, 130, 260, 96, false, true);
+}
+
+/* Prologues, epilogues, mixed types, pieces, convolutions. */
+static void test_f32_around(void **state) {
+  (void)state;
+  check(
+      "%x = input f32[50, 64]\n%g = map.tanh f32[50, 64] %x\n%w = input f32[64, 72]\n%b = input "
+      "f32[1, 72]\n%y = dot f32[50, 72] %g, %w\n%be = expand f32[50, 72] %b\n%s = map.add f32[50, "
+      "72] %y, %be\n%c = map.cast f16[50, 72] %s\noutput s %s\noutput c %c\n",
+      "FMA units, ");
+  check(
+      "%x = input f32[50, 64]\n%w = input f32[64, 72]\n%y = dot f32[50, 72] %x, %w\n%p = permute "
+      "f32[72, 50] %y perm=[1, 0]\noutput p %p\n",
+      "turned");
+  check(
+      "%x = input f16[50, 64]\n%f = map.cast f32[50, 64] %x\n%w = input f32[64, 72]\n%y = dot "
+      "f32[50, 72] %f, %w\noutput y %y\n",
+      "FMA units, ");
+  check(
+      "%q = input f32[4, 3, 32]\n%p = input f32[4, 40, 32]\n%n = input f32[4, 8, 32]\n%k = concat "
+      "f32[4, 48, 32] %p, %n axis=1\n%t = permute f32[4, 32, 48] %k perm=[0, 2, 1]\n%y = dot "
+      "f32[4, 3, 48] %q, %t\noutput y %y\n",
+      "FMA units, ");
+  check(
+      "%p = input f16[40, 64]\n%pf = map.cast f32[40, 64] %p\n%n = input f32[8, 64]\n%x = concat "
+      "f32[48, 64] %pf, %n axis=0\n%w = input f32[64, 40]\n%y = dot f32[48, 40] %x, %w\noutput y "
+      "%y\n",
+      "FMA units, ");
+  check(
+      "%x = input f32[2, 16, 9, 9]\n%w = input f32[32, 16, 3, 3]\n%y = conv f32[2, 32, 9, 9] %x, "
+      "%w pad_lo=[1, 1] pad_hi=[1, 1]\n%r = map.abs f32[2, 32, 9, 9] %y\noutput r %r\n",
+      "FMA units, ");
+  static const char *const names[] = {"conservative", "classic", "opt-in"};
+  for (size_t i = 0; i < 3; i++)
+    check_on(
+        "%x = input f32[300, 520]\n%w = input f32[520, 200]\n%y = dot f32[300, 200] %x, %w\noutput "
+        "y %y\n",
+        i == 0 ? "FMA units" : "FMA units, ", "sm_80", lw__resource_policy_find(names[i]));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_layouts),        cmocka_unit_test(test_sizes),
       cmocka_unit_test(test_too_small),      cmocka_unit_test(test_epilogues),
       cmocka_unit_test(test_prologues),      cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_shared_batches), cmocka_unit_test(test_convolutions),
-      cmocka_unit_test(test_policies),
+      cmocka_unit_test(test_policies),       cmocka_unit_test(test_f32),
+      cmocka_unit_test(test_f32_around),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,16 +77,32 @@ bool lw__region_suits_sm90(const lw_region *region, const lw_device_profile *pro
                                       matrix_has_rows(out_rhs->offset, &out_rhs->k_stride, k, n);
 }
 
-lw_dtype lw__region_suits_mma(const lw_region *region, const lw_device_profile *profile) {
+/* Work for tiles whose slices are copied asynchronously (sm_80 on). */
+static bool suits_tiles(const lw_region *region, const lw_device_profile *profile) {
   const int64_t most = INT32_MAX - 65536; /* positions are 32-bit numbers */
-  if (profile->kind != LW_DEVICE_CUDA || profile->sm_arch < 80 || profile->f16_gflops <= 0)
-    return LW_DTYPE_NONE;
-  if (region->cls == LW_KCLASS_CONV && region->m == 1) return LW_DTYPE_NONE; /* depthwise */
-  if (region->m > most || region->n > most || region->k > most) return LW_DTYPE_NONE;
+  if (profile->kind != LW_DEVICE_CUDA || profile->sm_arch < 80) return false;
+  if (region->cls == LW_KCLASS_CONV && region->m == 1) return false; /* depthwise */
+  if (region->m > most || region->n > most || region->k > most) return false;
   int64_t blocks;
   if (!lw__mul_i64(lw__ceil_div(region->m, 16), lw__ceil_div(region->n, 16), &blocks) ||
       !lw__mul_i64(blocks, region->b, &blocks) || blocks > most)
-    return LW_DTYPE_NONE;
-  bool enough = region->k >= LEAST_DEPTH && lw__max_i64(region->m, region->n) >= 16;
-  return enough ? lw__region_matrix_type(region) : LW_DTYPE_NONE;
+    return false;
+  return region->k >= LEAST_DEPTH && lw__max_i64(region->m, region->n) >= 16;
+}
+
+lw_dtype lw__region_suits_mma(const lw_region *region, const lw_device_profile *profile) {
+  if (profile->f16_gflops <= 0 || !suits_tiles(region, profile)) return LW_DTYPE_NONE;
+  return lw__region_matrix_type(region);
+}
+
+static bool is_carried_in_f32(const lw_region *region, lw_elem factor) {
+  if (factor == LW_NONE) return false;
+  lw_dtype dtype = (lw_dtype)lw__elem_node(&region->pool, factor)->dtype;
+  return dtype == LW_DTYPE_F32 || dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16;
+}
+
+lw_dtype lw__region_suits_fma(const lw_region *region, const lw_device_profile *profile) {
+  bool suits = suits_tiles(region, profile) && is_carried_in_f32(region, region->lhs) &&
+               is_carried_in_f32(region, region->rhs);
+  return suits ? LW_DTYPE_F32 : LW_DTYPE_NONE;
 }

@@ -31,5 +31,8 @@ bool lw__region_suits_sm90(const lw_region *region, const lw_device_profile *pro
  * place, loaded or computed; not so few results or terms that matrix units would idle. Their type,
  * or NONE. */
 lw_dtype lw__region_suits_mma(const lw_region *region, const lw_device_profile *profile);
+/* The same for factors that FMA units multiply in f32, whatever floats they are stored as: F32, or
+ * NONE. */
+lw_dtype lw__region_suits_fma(const lw_region *region, const lw_device_profile *profile);
 
 #endif
