@@ -62,7 +62,10 @@ static void print_groups(const json_t *groups) {
     char *nodes = names_text(json_object_get(g, "nodes"), 6);
     cli_table_cell(table, "%.0f", number_of(g, "group"));
     cli_table_cell(table, "%s", text_of(g, "class"));
-    cli_table_cell(table, "%.0f", number_of(g, "launches"));
+    if (number_of(g, "launch_of") == number_of(g, "group"))
+      cli_table_cell(table, "%.0f", number_of(g, "launches"));
+    else
+      cli_table_cell(table, "in %.0f's", number_of(g, "launch_of"));
     cli_table_cell(table, "%s", cli_bytes_text(number_of(g, "bytes")));
     cli_table_cell(table, "%s", cli_us_text(number_of(g, "predicted_us")));
     cli_table_cell(table, "%s", nodes);

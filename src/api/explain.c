@@ -80,6 +80,14 @@ static void write_group_kernels(explainer *e, uint32_t group) {
   lw__json_array_end(&e->json);
 }
 
+/* The group in whose launch group |index| has its work. */
+static uint32_t launch_of(const explainer *e, uint32_t index) {
+  const lw_lowered *lowered = e->model->compiled.lowered;
+  for (uint32_t i = index; i-- > 0;)
+    if (lowered[i].joined != 0) return i + lowered[i].joined >= index ? i : index;
+  return index;
+}
+
 static void write_group(explainer *e, uint32_t index) {
   const lw_group *group = &e->model->compiled.fusion.groups.data[index];
   group_sums sums = sum_steps(&e->model->compiled.plan, index);
@@ -95,6 +103,7 @@ static void write_group(explainer *e, uint32_t index) {
   lw__json_array_end(&e->json);
   lw__json_key_str(&e->json, "schedule", e->model->compiled.lowered[index].schedule);
   lw__json_key_uint(&e->json, "launches", sums.launches);
+  lw__json_key_uint(&e->json, "launch_of", launch_of(e, index));
   lw__json_key_num(&e->json, "bytes", sums.bytes);
   lw__json_key_num(&e->json, "predicted_us", sums.predicted_us);
   write_group_kernels(e, index);
