@@ -11,6 +11,18 @@ const lw_resource_policy *lw_sample_policy(uint64_t seed) {
                                                   : "opt-in");
 }
 
+const lw_device_profile *lw_sample_profile(const char *name, uint64_t seed) {
+  static const uint32_t registers[3][2] = {{32, 16}, {64, 32}, {16, 32}};
+  static lw_device_profile cpus[3];
+  const lw_device_profile *found = lw__device_profile_find(name);
+  if (found->kind != LW_DEVICE_CPU) return found;
+  lw_device_profile *cpu = &cpus[seed / 4 % 3];
+  *cpu = *found;
+  cpu->vector_bytes = registers[seed / 4 % 3][0];
+  cpu->vector_registers = registers[seed / 4 % 3][1];
+  return cpu;
+}
+
 lw_rgraph_options lw_sample_options(uint64_t seed) {
   bool heavy = seed >= 1000000;
   bool wide = heavy || seed % 8 >= 4, large = heavy || seed % 32 == 29;

@@ -27,6 +27,9 @@ typedef struct lw_sample {
 lw_rgraph_options lw_sample_options(uint64_t seed);
 /* Limits of kernels: mostly those of the device. */
 const lw_resource_policy *lw_sample_policy(uint64_t seed);
+/* The profile |name|; a CPU's with vector registers that depend on the seed: 16 of 32 bytes, 32 of
+ * 64 or 32 of 16. */
+const lw_device_profile *lw_sample_profile(const char *name, uint64_t seed);
 
 /* deinit in every case; on failure |diag| says why. */
 lw_status lw_sample_random(uint64_t seed, lw_sample *out) LW_MUST_CHECK;

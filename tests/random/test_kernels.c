@@ -24,7 +24,7 @@ static void dump(void *user, const char *step, const char *text) {
 }
 
 static lw_compile_options options_for(const lw_sample *s, const char *profile) {
-  lw_compile_options options = {.profile = lw__device_profile_find(profile),
+  lw_compile_options options = {.profile = lw_sample_profile(profile, s->seed),
                                 .policy = lw_sample_policy(s->seed)};
   options.sm90_always = s->seed / 2 % 2 == 0;
   options.skip_passes = getenv("LW_SKIP_PASSES") != NULL;

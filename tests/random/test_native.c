@@ -77,7 +77,7 @@ static lw_status add_kernels(native_batch *b, const lw_compiled *c) {
 }
 
 static lw_status compile_mode(native_batch *b, native_item *item, native_mode mode) {
-  lw_compile_options options = {.profile = lw__device_profile_find("cpu"),
+  lw_compile_options options = {.profile = lw_sample_profile("cpu", item->sample.seed),
                                 .policy = lw_sample_policy(item->sample.seed)};
   options.fuse.off = mode == MODE_UNFUSED || mode == MODE_UNFUSED_RAW;
   options.skip_passes = mode >= MODE_FUSED_RAW;

@@ -8,7 +8,8 @@
  *       for each panel: sums into registers, += row[k] * panel[k][lanes] for all k, and back
  *   the epilogue, row by row, vectors along the lanes
  *
- * Every sum takes its products in the order of k whatever the tiles are, so a result depends
+ * Every sum takes its products in the order of k, slice by slice (so that rounding errors grow with
+ * the length of a slice plus the number of slices), and slices depend on k alone: a result depends
  * neither on the number of rows nor on how they are shared out. */
 #include "compiler/lower/contraction_cpu.h"
 
@@ -28,12 +29,12 @@ typedef struct tiles_nest {
   lw_ix b, row, panel, lane; /* panel LW_NONE: lane is the whole index of a lane */
   lw_ix digit[LW_CPU_DIGITS];
   lw_elem row_factor, lane_factor;
-  int64_t row_extent, lane_extent; /* at the time of compiling */
-  lw_kval row_total, lane_total;   /* i64, at run time */
-  lw_kval first_row, first_panel;  /* i64, of the block */
-  lw_kval tile_count, panel_count; /* i32, of the block */
-  lw_kval slice, slice_k;          /* first k (i64) and number (i32) of the slice */
-  uint32_t sums, panels, rows;     /* local arrays */
+  int64_t row_extent, lane_extent;    /* at the time of compiling */
+  lw_kval row_total, lane_total;      /* i64, at run time */
+  lw_kval first_row, first_panel;     /* i64, of the block */
+  lw_kval tile_count, panel_count;    /* i32, of the block */
+  lw_kval slice, slice_k;             /* first k (i64) and number (i32) of the slice */
+  uint32_t sums, zeros, panels, rows; /* local arrays */
   packed_operand packed_panels, packed_rows;
   bool along_k; /* the row operand lies along k in memory */
 } tiles_nest;
@@ -59,6 +60,11 @@ static lw_kval scaled(tiles_nest *t, lw_kval a, int64_t scale, lw_kval b) {
 static lw_kval zero_of(tiles_nest *t) {
   return lw__dtype_is_float(t->type) ? lw__kb_const_f(&t->nest.kb, t->type, 0)
                                      : lw__kb_const_i(&t->nest.kb, t->type, 0);
+}
+
+static lw_kval one_of(tiles_nest *t) {
+  return lw__dtype_is_float(t->type) ? lw__kb_const_f(&t->nest.kb, t->type, 1)
+                                     : lw__kb_const_i(&t->nest.kb, t->type, 1);
 }
 
 /* A loop over i32 0 .. count-1; none when the count is known to be 1. */
@@ -214,15 +220,22 @@ static lw_status pack_rows(tiles_nest *t, const packed_operand *packed, lw_kval 
 
 /* ---- products ---------------------------------------------------------------------------------*/
 
-/* Sums of one register tile, from the local array into registers or back. */
-static void move_sums(tiles_nest *t, uint32_t registers, lw_kval at, bool load) {
+typedef enum sums_move { SUMS_LOAD, SUMS_CLEAR, SUMS_ADD, SUMS_STORE } sums_move;
+
+/* Sums of one register tile: from the local array into registers or back, cleared, or with the
+ * local array's added to them. */
+static void move_sums(tiles_nest *t, uint32_t registers, lw_kval at, sums_move move) {
   lw_kbuilder *kb = &t->nest.kb;
   int64_t step = t->tile.panels * t->tile.lanes;
   uint32_t width = (uint32_t)t->tile.lanes;
   for (int64_t r = 0; r < t->tile.rows; r++) {
     lw_kval place = f2(t, LW_FN_ADD, at, c32(t, r * step)), in = c32(t, r * t->tile.lanes);
-    if (load)
+    if (move == SUMS_LOAD)
       lw__kb_movev(kb, registers, in, t->sums, place, width);
+    else if (move == SUMS_CLEAR)
+      lw__kb_movev(kb, registers, in, t->zeros, LW_NONE, width);
+    else if (move == SUMS_ADD)
+      lw__kb_muladdv(kb, registers, in, one_of(t), t->sums, place, width);
     else
       lw__kb_movev(kb, t->sums, place, registers, in, width);
   }
@@ -244,7 +257,8 @@ static void multiply(tiles_nest *t, lw_kval batch, lw_kval tile, lw_kval p, uint
   if (s->rows_packed) row_base = packed_base(t, &t->packed_rows, batch, tile_number(t, tile));
   lw_kval first = f2(t, LW_FN_MUL, p, c32(t, s->depth * s->lanes));
   lw__kb_spill(kb);
-  move_sums(t, sums, at, true);
+  bool sliced = t->k > s->depth;
+  move_sums(t, sums, at, sliced ? SUMS_CLEAR : SUMS_LOAD);
   lw_kval k = lw__kb_for(kb, LW_DTYPE_I32, c32(t, 0), t->slice_k, c32(t, 1), LW_KLOOP_SERIAL);
   lw_kval place = f2(t, LW_FN_MUL, k, c32(t, s->lanes));
   if (s->packed)
@@ -259,7 +273,8 @@ static void multiply(tiles_nest *t, lw_kval batch, lw_kval tile, lw_kval p, uint
     lw__kb_muladdv(kb, sums, c32(t, r * s->lanes), a, right, LW_NONE, width);
   }
   lw__kb_end(kb);
-  move_sums(t, sums, at, false);
+  if (sliced) move_sums(t, sums, at, SUMS_ADD);
+  move_sums(t, sums, at, SUMS_STORE);
 }
 
 static lw_status multiply_slice(tiles_nest *t, lw_kval batch, uint32_t sums, uint32_t right) {
@@ -303,6 +318,11 @@ static void clear_sums(tiles_nest *t) {
       f2(t, LW_FN_MUL, t->tile_count, c32(t, t->tile.rows * t->tile.panels * t->tile.lanes));
   lw_kval i = open_vector(t, c32(t, 0), count);
   lw__kb_lset(&t->nest.kb, t->sums, i, zero_of(t));
+  close_loop(t, true);
+  if (t->k <= t->tile.depth) return;
+  t->zeros = lw__kb_local(&t->nest.kb, t->type, (uint32_t)t->tile.lanes);
+  i = open_vector(t, c32(t, 0), c32(t, t->tile.lanes));
+  lw__kb_lset(&t->nest.kb, t->zeros, i, zero_of(t));
   close_loop(t, true);
 }
 

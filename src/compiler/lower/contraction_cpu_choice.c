@@ -8,8 +8,6 @@ enum {
   representative_rows = 1024,
   depth_whole = 320, /* a k up to here is one slice */
   depth_slice = 256,
-  depth_few_rows = 32, /* a panel that few rows read stays in first-level cache */
-  few_rows = 4,
   pack_bytes = 128 << 10,
   sums_bytes = 64 << 10,
 };
@@ -115,9 +113,10 @@ static void choose_digits(const lw_cpu_extents *x, lw_cpu_tile *tile) {
   }
 }
 
+/* Sums are rounded slice by slice, so slices depend on k alone: a row's bits may not depend on how
+ * many rows there are. */
 static int64_t choose_depth(const lw_cpu_extents *x) {
   int64_t k = lw__max_i64(1, x->k);
-  if (!x->packed && x->rows <= few_rows) return lw__min_i64(k, depth_few_rows);
   if (k <= depth_whole) return k;
   int64_t slice = lw__ceil_div(k, lw__ceil_div(k, depth_slice));
   return (slice + 7) / 8 * 8;

@@ -122,6 +122,18 @@ static lw_status accumulate_vectors(cpu_nest *cn, uint32_t pass, lw_kval lo, lw_
   return LW_OK;
 }
 
+/* Column layout: columns lo..hi of all lanes. */
+static lw_status accumulate_columns(cpu_nest *cn, uint32_t pass, lw_kval lo, lw_kval hi) {
+  lw_kval c, lane;
+  LW_TRY(open_columns(cn, lo, hi, LW_KLOOP_SERIAL, &c));
+  LW_TRY(open_lanes(cn, &lane));
+  cn->nest.whole_at = op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
+  LW_TRY(accumulate_lane(cn, pass, lane));
+  close_loop(cn);
+  close_loop(cn);
+  return LW_OK;
+}
+
 /* The lanes of the accumulators of |pass| into those of |totals|, which take their place. */
 static void add_to_totals(cpu_nest *cn, uint32_t pass, const uint32_t *totals) {
   const lw_region *region = cn->nest.region;
@@ -145,15 +157,17 @@ static lw_status accumulate_chunks(cpu_nest *cn, uint32_t pass, int64_t whole) {
   lw_kbuilder *kb = &cn->nest.kb;
   lw_region *region = cn->nest.region;
   uint32_t *totals;
-  int64_t chunk = cn->lanes * chunk_vectors;
-  if (whole <= chunk) return accumulate_vectors(cn, pass, ci(cn, 0), ci(cn, whole));
+  int64_t chunk = cn->across ? chunk_vectors : cn->lanes * chunk_vectors;
+  lw_status (*accumulate)(cpu_nest *, uint32_t, lw_kval, lw_kval) =
+      cn->across ? accumulate_columns : accumulate_vectors;
+  if (whole <= chunk) return accumulate(cn, pass, ci(cn, 0), ci(cn, whole));
   LW_TRY(lw__arena_dup(&region->pool.arena, cn->acc, region->reductions.count * sizeof *totals,
                        &totals));
   lw_kval lo =
       lw__kb_for(kb, LW_DTYPE_I64, ci(cn, 0), ci(cn, whole), ci(cn, chunk), LW_KLOOP_SERIAL);
   lw_kval hi = op(cn, LW_FN_MIN, op(cn, LW_FN_ADD, lo, ci(cn, chunk)), ci(cn, whole));
   LW_TRY(init_accumulators(cn, pass));
-  LW_TRY(accumulate_vectors(cn, pass, lo, hi));
+  LW_TRY(accumulate(cn, pass, lo, hi));
   add_to_totals(cn, pass, totals);
   close_loop(cn);
   return LW_OK;
@@ -193,17 +207,9 @@ static lw_status row_pass(cpu_nest *cn, uint32_t pass) {
 /* Column layout: for every column all lanes. */
 static lw_status column_pass(cpu_nest *cn, uint32_t pass) {
   lw_region *region = cn->nest.region;
-  lw_kval c, lane;
   LW_TRY(init_accumulators(cn, pass));
-  if (region->cols > 0) { /* a load would be moved out of a loop that never runs */
-    LW_TRY(open_columns(cn, ci(cn, 0), ci(cn, region->cols), LW_KLOOP_SERIAL, &c));
-    LW_TRY(open_lanes(cn, &lane));
-    cn->nest.whole_at =
-        op(cn, LW_FN_ADD, op(cn, LW_FN_MUL, narrow(cn, c), c32(cn, cn->lanes)), lane);
-    LW_TRY(accumulate_lane(cn, pass, lane));
-    close_loop(cn);
-    close_loop(cn);
-  }
+  /* a load would be moved out of a loop that never runs */
+  if (region->cols > 0) LW_TRY(accumulate_chunks(cn, pass, region->cols));
   for (uint32_t i = 0; i < region->reductions.count; i++)
     if (region->reductions.data[i].stage == pass)
       LW_TRY(lw__nest_leaf(&cn->nest,

@@ -456,6 +456,35 @@ static void test_vector_loops(void **state) {
   }
 }
 
+/* y = x0 + 3 (x0 .. x3), through registers, in rows of 4 from an odd place. */
+static void build_registers(lw_kbuilder *kb) {
+  uint32_t x = lw__kb_buffer(kb, LW_DTYPE_I32, false), y = lw__kb_buffer(kb, LW_DTYPE_I32, true);
+  uint32_t sums = lw__kb_registers(kb, LW_DTYPE_I32, 8, 4),
+           plain = lw__kb_local(kb, LW_DTYPE_I32, 4);
+  lw_kval one = lw__kb_const_i(kb, LW_DTYPE_I32, 1), four = lw__kb_const_i(kb, LW_DTYPE_I32, 4);
+  lw__kb_spill(kb);
+  lw__kb_loadv(kb, x, LW_NONE, one, LW_NONE, sums, LW_NONE, 4);
+  lw__kb_loadv(kb, x, LW_NONE, one, LW_NONE, sums, four, 4);
+  lw__kb_movev(kb, plain, LW_NONE, sums, LW_NONE, 4);
+  lw__kb_muladdv(kb, sums, four, lw__kb_const_i(kb, LW_DTYPE_I32, 3), plain, LW_NONE, 4);
+  lw__kb_storev(kb, y, LW_NONE, one, LW_NONE, sums, four, 4);
+}
+
+static void test_registers(void **state) {
+  (void)state;
+  lw_kernel kernel;
+  int32_t x[5] = {9, 1, -2, INT32_MAX, 4}, y[5] = {7, 7, 7, 7, 7};
+  make(&kernel, LW_KTARGET_CPU, 1, build_registers);
+  const lw_kinterp_buffer buffers[2] = {{x, sizeof x}, {y, sizeof y}};
+  run(&kernel, 1, buffers, NULL);
+  assert_int_equal(y[0], 7);
+  assert_int_equal(y[1], 4);
+  assert_int_equal(y[2], -8);
+  assert_int_equal(y[3], -4); /* 4 (2^31 - 1), wrapped */
+  assert_int_equal(y[4], 16);
+  lw__kernel_deinit(&kernel);
+}
+
 /* ---- buffers that overlap, speed, memory ------------------------------------------------------*/
 
 static void build_copy(lw_kbuilder *kb) {
@@ -529,6 +558,7 @@ int main(void) {
       cmocka_unit_test(test_scratch_reuse),
       cmocka_unit_test(test_violations),
       cmocka_unit_test(test_vector_loops),
+      cmocka_unit_test(test_registers),
       cmocka_unit_test(test_overlap),
       cmocka_unit_test(test_speed),
       cmocka_unit_test(test_every_failed_allocation_is_reported),

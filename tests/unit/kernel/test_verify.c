@@ -299,12 +299,57 @@ static void test_cpu_rules(void **state) {
   }
 }
 
+/* Sums in registers, rows of a vector: what may touch them, and where. */
+static void wrong_registers(lw_kbuilder *kb, int n) {
+  uint32_t sums = lw__kb_registers(kb, LW_DTYPE_F32, 8, 4),
+           plain = lw__kb_local(kb, LW_DTYPE_F32, 8),
+           other = lw__kb_registers(kb, LW_DTYPE_F32, 8, n == 4 ? 8 : 4),
+           ints = lw__kb_local(kb, LW_DTYPE_I32, 8);
+  lw_kval two = lw__kb_const_i(kb, LW_DTYPE_I32, 2), a = lw__kb_const_f(kb, LW_DTYPE_F32, 2);
+  lw_kval i =
+      n == 1 || n == 8 ? lw__kb_for_n(kb, 2, n == 8 ? LW_KLOOP_VECTOR : LW_KLOOP_SERIAL) : LW_NONE;
+  if (n == 0) lw__kb_lset(kb, sums, LW_NONE, a);
+  if (n == 1) lw__kb_movev(kb, sums, i, plain, LW_NONE, 4);
+  if (n == 2) lw__kb_movev(kb, sums, two, plain, LW_NONE, 4);
+  if (n == 3) lw__kb_movev(kb, plain, LW_NONE, sums, LW_NONE, 2);
+  if (n == 4) lw__kb_movev(kb, sums, LW_NONE, other, LW_NONE, 8);
+  if (n == 5) lw__kb_movev(kb, sums, LW_NONE, ints, LW_NONE, 4);
+  if (n == 6) lw__kb_muladdv(kb, plain, LW_NONE, a, sums, LW_NONE, 4);
+  if (n == 7) lw__kb_muladdv(kb, sums, LW_NONE, two, plain, LW_NONE, 4);
+  if (n == 8) lw__kb_movev(kb, sums, LW_NONE, plain, LW_NONE, 4);
+  if (n == 9) lw__kb_movev(kb, sums, LW_NONE, plain, LW_NONE, 12);
+  if (i != LW_NONE) lw__kb_end(kb);
+}
+
+static void test_registers(void **state) {
+  (void)state;
+  static const char *const want[] = {"touched as wholes", "constant indices",
+                                     "touched as wholes", "touched as wholes",
+                                     "of one size",       "of one type",
+                                     "sums stand in",     "of the arrays' type",
+                                     "in a vector loop",  "more than the local array"};
+  for (int n = 0; n < 10; n++) {
+    lw_kernel kernel;
+    lw_kbuilder kb;
+    lw_diag diag = {0};
+    lw__kernel_init(&kernel, LW_KTARGET_CPU, LW_KCLASS_DOT, 1);
+    assert_int_equal(lw__kb_init(&kb, &kernel), LW_OK);
+    wrong_registers(&kb, n);
+    assert_int_equal(kb.status, LW_OK);
+    assert_int_equal(lw__kernel_verify(&kernel, &diag), LW_STATUS_INTERNAL);
+    if (strstr(lw__diag_first_error(&diag), want[n]) == NULL)
+      fail_msg("%d: %s", n, lw__diag_first_error(&diag));
+    lw__diag_deinit(&diag);
+    lw__kb_deinit(&kb);
+    lw__kernel_deinit(&kernel);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_right),
-      cmocka_unit_test(test_every_rule),
-      cmocka_unit_test(test_tree),
-      cmocka_unit_test(test_cpu_rules),
+      cmocka_unit_test(test_right),     cmocka_unit_test(test_every_rule),
+      cmocka_unit_test(test_tree),      cmocka_unit_test(test_cpu_rules),
+      cmocka_unit_test(test_registers),
   };
   return cmocka_run_group_tests_name("kernel_verify", tests, NULL, NULL);
 }
