@@ -60,7 +60,7 @@ def main():
     parser.add_argument("--cores", default="0,1", help="for taskset -c (default: 0,1)")
     parser.add_argument("--seconds", default="2", help="per row (default: 2)")
     parser.add_argument("--models", nargs="*", type=pathlib.Path)
-    parser.add_argument("--no-products", action="store_true")
+    parser.add_argument("--sizes", nargs="*", type=int, default=SIZES, help="of products; none: no products")
     args = parser.parse_args()
     models = args.models
     if models is None:
@@ -68,7 +68,7 @@ def main():
     worst = 0
     with tempfile.TemporaryDirectory() as temporary:
         rows = []
-        for size in [] if args.no_products else SIZES:
+        for size in args.sizes:
             for constant in (True, False):
                 name = f"product {size}, {'weight' if constant else 'input'}"
                 rows.append((name, product(pathlib.Path(temporary) / name, size, constant)))

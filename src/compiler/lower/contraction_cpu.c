@@ -468,7 +468,7 @@ static bool should_swap(const lw_region *region, int64_t vector) {
 
 static double pack_cost(lw_region *region, lw_elem factor, lw_ix lane, lw_ix k) {
   if (lw__elem_node(&region->pool, factor)->kind != LW_ELEM_LOAD) return 4;
-  if (lw__contraction_runs_along(region, factor, lane)) return 0.2;
+  if (lw__contraction_runs_along(region, factor, lane)) return 0.4;
   return lw__contraction_runs_along(region, factor, k) ? 1.5 : 3;
 }
 

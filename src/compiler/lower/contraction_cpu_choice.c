@@ -9,7 +9,7 @@ enum {
   depth_whole = 320, /* a k up to here is one slice */
   depth_slice = 256,
   pack_bytes = 128 << 10,
-  sums_bytes = 64 << 10,
+  sums_bytes = 128 << 10,
 };
 
 /* A block's fixed cost, a division per lane, the threads that blocks should keep busy. */
@@ -132,7 +132,7 @@ static double block_cycles(const lw_cpu_extents *x, const lw_cpu_tile *tile, int
   double work = BLOCK_CYCLES;
   work +=
       (double)(tiles * panels) * tile_cycles(tile->rows, tile->lanes / tile->vector, true, x->k);
-  if (!x->rows_packed) work += 0.3 * (double)(tiles * tile->rows) * (double)x->k;
+  if (!x->rows_packed) work += 0.2 * (double)(tiles * tile->rows) * (double)x->k;
   if (!x->packed) work += x->pack_cost * (double)(panels * tile->lanes) * (double)x->k;
   return work;
 }
@@ -157,6 +157,9 @@ static void choose_block(const lw_cpu_extents *x, lw_cpu_tile *tile) {
       tile->panels = panels;
     }
   }
+  /* the same number of blocks, but equal ones */
+  tile->tiles = lw__ceil_div(all_tiles, lw__ceil_div(all_tiles, tile->tiles));
+  tile->panels = lw__ceil_div(all_panels, lw__ceil_div(all_panels, tile->panels));
 }
 
 void lw__cpu_tile_choose(const lw_device_profile *profile, const lw_cpu_extents *extents,

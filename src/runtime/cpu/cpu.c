@@ -11,7 +11,7 @@
 /* A launch that is predicted to take less is not worth waking anybody for. */
 #define CPU_INLINE_US 2.0
 /* Pieces per thread, so that a thread that was held up does not hold up the rest. */
-#define CPU_PIECES_PER_THREAD 4
+#define CPU_PIECES_PER_THREAD 8
 
 #define CPU_FLUSH_BYTES ((size_t)64 << 20)
 
