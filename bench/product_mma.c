@@ -1,7 +1,7 @@
-/* product_mma.c: which tile is the fastest for a product on tensor cores by mma.sync: the tiles
- * that the model ranks first, and some of the others, all measured on operands out of the cache.
- * One line of JSON a tile; the model in src/compiler/lower/mma_tile.c is fitted to them. Usage:
- * bench_product_mma [--nvrtc FILE] [--build] [--tiles N] */
+/* product_mma.c: which tile is the fastest for a product on tensor cores by mma.sync, or (--f32) of
+ * f32 on FMA units: the tiles that the model ranks first, and some of the others, all measured on
+ * operands out of the cache. One line of JSON a tile; the model in src/compiler/lower/mma_tile.c is
+ * fitted to them. Usage: bench_product_mma [--nvrtc FILE] [--build] [--tiles N] [--f32] */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,13 @@ typedef struct shape {
   bool turned; /* w lies [n, k] */
 } shape;
 static const shape shapes[] = {
-    {1, 8192, 8192, 8192, true}, {1, 4096, 4096, 4096, false}, {1, 2048, 2048, 2048, true},
-    {1, 1024, 768, 50257, true}, {1, 128, 768, 768, true},     {1, 128, 768, 768, false},
-    {1, 128, 768, 3072, true},   {1, 128, 3072, 768, true},    {1, 3072, 768, 3072, true},
-    {1, 3072, 3072, 768, true},  {1, 1, 4096, 14336, true},    {1, 1, 14336, 4096, true},
-    {1, 16, 4096, 14336, true},  {1, 16, 14336, 4096, true},   {96, 384, 64, 384, true},
-    {96, 384, 384, 64, false},   {1, 3136, 576, 64, true},     {1, 196, 2304, 256, true},
-    {1, 49, 4608, 512, true},    {1, 12544, 147, 64, true},
+    {1, 8192, 8192, 8192, true},  {1, 4096, 4096, 4096, false}, {1, 2048, 2048, 2048, true},
+    {1, 2048, 2048, 2048, false}, {1, 1024, 768, 50257, true},  {1, 128, 768, 768, true},
+    {1, 128, 768, 768, false},    {1, 128, 768, 3072, true},    {1, 128, 3072, 768, true},
+    {1, 3072, 768, 3072, true},   {1, 3072, 3072, 768, true},   {1, 1, 4096, 14336, true},
+    {1, 1, 14336, 4096, true},    {1, 16, 4096, 14336, true},   {1, 16, 14336, 4096, true},
+    {96, 384, 64, 384, true},     {96, 384, 384, 64, false},    {1, 3136, 576, 64, true},
+    {1, 196, 2304, 256, true},    {1, 49, 4608, 512, true},     {1, 12544, 147, 64, true},
 };
 
 typedef struct contestant {
@@ -46,6 +46,7 @@ typedef struct bench {
   lw_arena arena;
   lw_diag diag;
   uint32_t tiles;
+  lw_dtype dtype;
 } bench;
 
 static void stop(bench *b, const char *what, int code) {
@@ -70,8 +71,8 @@ static void make_graph(bench *b, const shape *s, lw_graph *g, lw_node_id *out_do
   lw_shape left = lw__shape_of(3, (const int64_t[]){s->b, s->m, s->k});
   lw_shape right =
       lw__shape_of(3, (const int64_t[]){s->b, s->turned ? s->n : s->k, s->turned ? s->k : s->n});
-  OK(b, lw__graph_input(g, LW_DTYPE_F16, &left, "x", &x));
-  OK(b, lw__graph_input(g, LW_DTYPE_F16, &right, "w", &w));
+  OK(b, lw__graph_input(g, b->dtype, &left, "x", &x));
+  OK(b, lw__graph_input(g, b->dtype, &right, "w", &w));
   if (s->turned) OK(b, lw__graph_permute(g, w, swap, &w));
   OK(b, lw__graph_dot(g, x, w, &y));
   OK(b, lw__graph_output(g, y, "y"));
@@ -87,7 +88,8 @@ static uint32_t choose_tiles(const bench *b, const shape *s, contestant *c) {
                       .depth = s->k,
                       .a_along_k = true,
                       .b_along_k = s->turned,
-                      .copied = s->k % 8 == 0,
+                      .fma = b->dtype == LW_DTYPE_F32,
+                      .copied = s->k % 8 == 0 && (s->turned || s->n % 8 == 0),
                       .profile = lw__device_profile_find("sm_90a")};
   uint32_t known = lw__mma_tile_rank(&p, all, (uint32_t)LW_ARRAY_COUNT(all)), count = 0;
   uint32_t first = b->tiles / 2, others = b->tiles - first;
@@ -143,18 +145,26 @@ static void build_all(bench *b, contestant *c, uint32_t count, bool load) {
   free(jobs);
 }
 
+/* Numbers between 1/16 and 1, either sign. */
 static lw_cu_address random_array(bench *b, int64_t elements) {
-  static uint16_t block[1 << 20];
+  static union {
+    uint16_t half[1 << 20];
+    float whole[1 << 20];
+  } block;
+  const int64_t most = 1 << 20, size = (int64_t)lw_dtype_size_bytes(b->dtype);
   uint32_t state = 12345;
   lw_cu_address at;
-  for (size_t i = 0; i < LW_ARRAY_COUNT(block); i++) {
+  for (int64_t i = 0; i < most; i++) {
     state = state * 1664525u + 1013904223u;
-    block[i] = (uint16_t)((state >> 16 & 0x83ff) | (0x30u + (state >> 28 & 3) * 4) << 8);
+    if (b->dtype == LW_DTYPE_F16)
+      block.half[i] = (uint16_t)((state >> 16 & 0x83ff) | (0x30u + (state >> 28 & 3) * 4) << 8);
+    else
+      block.whole[i] = (float)((int32_t)state >> 8 | 1 << 19) * 0x1p-23f;
   }
-  CU(b, memory_alloc(&at, (size_t)elements * 2));
-  for (int64_t done = 0; done < elements; done += (int64_t)LW_ARRAY_COUNT(block)) {
-    int64_t part = lw__min_i64(elements - done, (int64_t)LW_ARRAY_COUNT(block));
-    CU(b, copy_in(at + (lw_cu_address)done * 2, block, (size_t)part * 2, NULL));
+  CU(b, memory_alloc(&at, (size_t)(elements * size)));
+  for (int64_t done = 0; done < elements; done += most) {
+    int64_t part = lw__min_i64(elements - done, most);
+    CU(b, copy_in(at + (lw_cu_address)(done * size), &block, (size_t)(part * size), NULL));
   }
   CU(b, stream_wait(NULL));
   return at;
@@ -188,7 +198,8 @@ static int compare_floats(const void *x, const void *y) {
 static void time_all(bench *b, const shape *s, contestant *c, uint32_t count) {
   operands sets[SETS_MAX];
   int64_t xs = s->b * s->m * s->k, ws = s->b * s->k * s->n, ys = s->b * s->m * s->n;
-  int set_count = (int)lw__min_i64(SETS_MAX, 250000000 / (2 * (xs + ws + ys)) + 2);
+  int set_count = (int)lw__min_i64(
+      SETS_MAX, 250000000 / ((int64_t)lw_dtype_size_bytes(b->dtype) * (xs + ws + ys)) + 2);
   for (int i = 0; i < set_count; i++)
     sets[i] = (operands){random_array(b, xs), random_array(b, ws), random_array(b, ys)};
   lw_cu_event start[REPEATS], end[REPEATS];
@@ -239,11 +250,14 @@ int main(int argc, char **argv) {
   bool build_only = false;
   b.build = (lw_build_options){.sm_arch = 90, .arch_specific = true};
   b.tiles = 40;
+  b.dtype = LW_DTYPE_F16;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "--nvrtc") == 0 && i + 1 < argc)
       b.build.nvrtc_path = argv[++i];
     else if (strcmp(argv[i], "--tiles") == 0 && i + 1 < argc)
       b.tiles = (uint32_t)lw__min_i64(atoi(argv[++i]), TILES_MAX);
+    else if (strcmp(argv[i], "--f32") == 0)
+      b.dtype = LW_DTYPE_F32;
     else if (strcmp(argv[i], "--build") == 0)
       build_only = true;
     else
