@@ -1,7 +1,7 @@
-/* contraction_gpu.c: generic products and convolutions on FMA units. Tiled: a block computes a tile
- * of results; slices of both factors along k pass through shared memory, whatever computes them.
- * Direct: one thread per result (depthwise convolutions and other contractions with one row, where
- * a tile would be mostly empty). */
+/* contraction_gpu.c: products and convolutions that contraction_mma.c leaves. Tiled: a block
+ * computes a tile of results; slices of both factors along k pass through shared memory, whatever
+ * computes them. Direct: one thread per result (depthwise convolutions and other contractions with
+ * one row, where a tile would be mostly empty). */
 #include "compiler/lower/contraction.h"
 
 enum { slice_k = 16, direct_threads = 128 };
