@@ -7,7 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { epilogue_rows = 16, most_warps = 8, most_sums = 128 };
+/* |most_fma|: multiply-adds of a thread in one slice, which are unrolled. */
+enum { epilogue_rows = 16, most_warps = 8, most_sums = 128, most_fma = 2048 };
 
 /* Per multiprocessor and cycle: multiply-adds by mma.sync (63 % of 1024 on Hopper, arXiv
  * 2402.13499), bytes from L2, bytes of shared memory, bytes of sums on their way out. */
@@ -113,6 +114,8 @@ static bool keeps_limits(const lw_mma_tile *t, const lw_mma_problem *p) {
   if (!fits_warp(t->rows / t->warps_m, t->cols / t->warps_n, p->fma)) return false;
   if (t->warps_m * t->warps_n * t->warps_k > most_warps) return false;
   if (t->depth % ((p->fma ? 4 : 16) * t->warps_k) != 0) return false;
+  if (p->fma && t->rows * t->cols / t->warps_m / t->warps_n / 32 * t->depth / t->warps_k > most_fma)
+    return false;
   if (p->threads != 0 && lw__mma_tile_threads(t) != p->threads) return false;
   uint64_t shared = lw__mma_tile_shared_bytes(t, p);
   if (shared > p->profile->shared_bytes_per_block_optin) return false;
@@ -146,7 +149,7 @@ static void consider(lw_mma_tile tile, const lw_mma_problem *p, ranking *r) {
 }
 
 uint32_t lw__mma_tile_rank(const lw_mma_problem *p, lw_mma_tile *out, uint32_t most) {
-  static const int64_t depths[2][3] = {{32, 64, 128}, {8, 16, 32}};
+  const int64_t shallow = p->fma ? 8 : 32, deep = p->fma ? 64 : 128;
   /* Beside the powers of two, for few rows: what shares columns out evenly among multiprocessors
    * (14336 = 128 x 112), with four warps at least to copy them. */
   static const int64_t columns[] = {16, 32, 48, 64, 80, 96, 112, 128, 256};
@@ -159,9 +162,8 @@ uint32_t lw__mma_tile_rank(const lw_mma_problem *p, lw_mma_tile *out, uint32_t m
       for (t.warps_m = 1; t.warps_m <= 4; t.warps_m *= 2)
         for (t.warps_n = 1; t.warps_n <= 4; t.warps_n *= 2)
           for (t.warps_k = 1; t.warps_k <= 4; t.warps_k *= 2)
-            for (uint32_t d = 0; d < 3; d++)
-              for (t.stages = 2; t.stages <= (p->copied ? p->fma ? 4u : 6u : 2u); t.stages++) {
-                t.depth = depths[p->fma][d];
+            for (t.depth = shallow; t.depth <= deep; t.depth *= 2)
+              for (t.stages = 2; t.stages <= (p->copied ? 6u : 2u); t.stages++) {
                 t.cols = columns[c];
                 consider(t, p, &r);
               }
