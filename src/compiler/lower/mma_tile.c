@@ -72,7 +72,8 @@ static double predict_fma_cycles(const lw_mma_tile *t, const lw_mma_problem *p, 
   double alone = multiply * fmax(1, 8 / warps) + slice_start;
   double waits = fmax(load_latency / ahead, alone);
   double out = (double)(t->rows * t->cols) * (8.0 * (double)t->warps_k + 4.0) / out_rate;
-  double slice = fmax(fmax(multiply, fetch) * at_once, waits);
+  /* What is further ahead evens out more of the latency's changes. */
+  double slice = fmax(fmax(multiply, fetch) * at_once, waits) + 0.03 * load_latency / ahead;
   double rounds = ceil(tiles / (sms * at_once));
   return rounds * (slices * slice + block_overhead + load_latency + out * at_once);
 }
