@@ -116,16 +116,24 @@ static lw_status store_lines(lw_tiled_nest *t, lw_kval i, int64_t pitch) {
 static lw_status epilogue(lw_tiled_nest *t) {
   lw_kbuilder *kb = &t->nest.kb;
   int64_t pitch = t->tile.cols + 8, tm = t->tile.rows / t->tile.warps_m;
-  lw_kval i = lw__kb_for_n(kb, tm / LW_TILED_ROWS, LW_KLOOP_UNROLL);
+  int64_t turns = tm / LW_TILED_ROWS;
+  lw_kval i = lw__kb_for_n(kb, turns, LW_KLOOP_UNROLL);
   lw__tiled_put_sums(t, i, pitch);
   lw__kb_barrier(kb);
   LW_TRY(store_lines(t, i, pitch));
-  lw__kb_barrier(kb);
+  if (turns > 1) lw__kb_barrier(kb);
   lw__kb_end(kb);
   return LW_OK;
 }
 
 /* ---- the kernel -------------------------------------------------------------------------------*/
+
+/* How many tiles of |side|: of what |m| counts an argument says how much there is, so that one
+ * kernel serves all sizes of a single batch. */
+static lw_kval tiles_of(lw_tiled_nest *t, const lw_tiled_side *side, bool counted) {
+  if (!counted) return num(t, lw__ceil_div(side->count, side->tile));
+  return over(t, plus(t, side->count_v, num(t, side->tile - 1)), side->tile);
+}
 
 /* Which tile: columns fastest, in groups of some rows of tiles, so that what runs at once reads few
  * distinct slices. */
@@ -137,13 +145,17 @@ static lw_status open_tile(lw_tiled_nest *t, lw_kval m_count) {
   t->a.count_v = t->turned ? n_count : m_count;
   t->c.count_v = t->turned ? m_count : n_count;
   lw_kval block = lw__kb_cast(kb, lw__kb_block(kb), LW_DTYPE_I32);
-  LW_TRY(lw__nest_bind(&t->nest, t->b, over(t, block, tiles_m * tiles_n)));
-  lw_kval at = rest(t, block, tiles_m * tiles_n);
-  lw_kval tile_m = over(t, at, tiles_n), tile_n = rest(t, at, tiles_n);
+  bool single = lw__ix_node(&t->nest.pool->ix, t->b)->kind != LW_IX_VAR;
+  if (!single) LW_TRY(lw__nest_bind(&t->nest, t->b, over(t, block, tiles_m * tiles_n)));
+  lw_kval at = single ? block : rest(t, block, tiles_m * tiles_n);
+  lw_kval high_v = tiles_of(t, &t->a, single && !t->turned);
+  lw_kval wide_v = tiles_of(t, &t->c, single && t->turned);
+  lw_kval tile_m = fn(t, LW_FN_DIV, at, wide_v), tile_n = fn(t, LW_FN_REM, at, wide_v);
   if (tiles_m > raster_rows && tiles_n > 1) {
-    lw_kval first = times(t, over(t, at, raster_rows * tiles_n), raster_rows);
-    lw_kval high = fn(t, LW_FN_MIN, num(t, raster_rows), fn(t, LW_FN_SUB, num(t, tiles_m), first));
-    lw_kval within = rest(t, at, raster_rows * tiles_n);
+    lw_kval group = times(t, wide_v, raster_rows);
+    lw_kval first = times(t, fn(t, LW_FN_DIV, at, group), raster_rows);
+    lw_kval high = fn(t, LW_FN_MIN, num(t, raster_rows), fn(t, LW_FN_SUB, high_v, first));
+    lw_kval within = fn(t, LW_FN_REM, at, group);
     tile_m = plus(t, first, fn(t, LW_FN_REM, within, high));
     tile_n = fn(t, LW_FN_DIV, within, high);
   }
@@ -186,11 +198,7 @@ static lw_status slices(lw_tiled_nest *t, lw_tiled_frags frags) {
   }
   lw__kb_copy_end(kb);
   lw__tiled_multiply(t, rest(t, slice, p->stages), frags);
-  if (held && ahead < count) {
-    lw__kb_if(kb, more);
-    lw__tiled_put(t, stage);
-    lw__kb_end(kb);
-  }
+  if (held && ahead < count) lw__tiled_put(t, stage); /* at the end nobody reads it */
   lw__kb_end(kb);
   lw__kb_copy_wait(kb, 0);
   lw__nest_forget(&t->nest);
