@@ -45,7 +45,7 @@ static bool drop_barrier(const mutation *m) {
 
 static bool is_access(const lw_kinstr *in) {
   return in->op == LW_K_LOAD || in->op == LW_K_STORE || in->op == LW_K_LOADV ||
-         in->op == LW_K_STOREV;
+         in->op == LW_K_STOREV || in->op == LW_K_COPY;
 }
 
 static bool drop_predicate(const mutation *m) {
@@ -204,10 +204,10 @@ static lw_value_id in2(lw_speller *s, const char *name, int64_t a, int64_t b) {
   return lw_spell_input(s, name, LW_DTYPE_F32, 2, (const int64_t[]){a, b});
 }
 
-/* Whole slices of k: where the last is ragged both factors are filled up with zeros, and leaving
- * out one of them changes nothing. */
+/* Whole slices and columns: where they are ragged, what lies beyond meets zeros or is not stored,
+ * and a condition that leaves it out can be left out. */
 static void product(lw_speller *s) {
-  lw_value_id d = lw_spell_dot(s, in2(s, "x", 61, 64), in2(s, "w", 64, 59));
+  lw_value_id d = lw_spell_dot(s, in2(s, "x", 61, 128), in2(s, "w", 128, 64));
   lw_spell_output(s, lw_spell_relu(s, d), "y");
 }
 

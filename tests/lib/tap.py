@@ -56,6 +56,8 @@ def main(module="__main__"):
              else loader.loadTestsFromModule(sys.modules[module]))
     result = _Result()
     suite.run(result)
+    if result.testsRun == 0 and result.skipped:  # a whole class, before its tests
+        sys.exit(77)
     if not result.wasSuccessful() or result.testsRun == 0:
         sys.exit(1)
     sys.exit(77 if len(result.skipped) == result.testsRun else 0)

@@ -9,7 +9,7 @@
 #include "compiler/fuse/matrix.h"
 #include "compiler/lower/contraction_tiled.h"
 
-enum { raster_rows = 8, few_rows = 16, most_shared = 64 };
+enum { raster_rows = 8, many_rows = 16384, few_rows = 16, most_shared = 64 };
 
 /* How variables are cut, seen in the plain space: along what something is contiguous. */
 typedef struct mma_cut {
@@ -238,10 +238,11 @@ static lw_status place(lw_tiled_nest *t, lw_region *region, const mma_cut *cut) 
 
 static bool choose(lw_tiled_nest *t, const lw_region *region, const mma_cut *cut,
                    const lw_lower_options *options) {
+  int64_t m = lw__min_i64(t->m.extent, many_rows); /* beyond, the choice is the same for all */
   lw_mma_problem problem = {
       .batches = region->b / cut->shared,
-      .rows = t->turned ? t->n.extent : t->m.extent,
-      .cols = t->turned ? t->m.extent : t->n.extent,
+      .rows = t->turned ? t->n.extent : m,
+      .cols = t->turned ? m : t->n.extent,
       .depth = region->k,
       .fma = cut->dtype == LW_DTYPE_F32,
       .a_along_k = cut->a_along_k,
