@@ -167,6 +167,9 @@ void lw__diag_move(lw_diag *from, bool errors, lw_diag *to); /* text or "" */
 
 /* ---- element types ----------------------------------------------------------------------------*/
 static inline bool lw__dtype_is_float(lw_dtype t) { return t >= LW_DTYPE_F16; }
+static inline bool lw__dtype_is_half(lw_dtype t) {
+  return t == LW_DTYPE_F16 || t == LW_DTYPE_BF16;
+}
 static inline bool lw__dtype_is_signed(lw_dtype t) { return t >= LW_DTYPE_I8 && t <= LW_DTYPE_I64; }
 static inline bool lw__dtype_is_unsigned(lw_dtype t) {
   return t >= LW_DTYPE_U8 && t <= LW_DTYPE_U64;

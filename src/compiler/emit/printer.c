@@ -130,9 +130,7 @@ bool lw__printer_is_multiple(const lw_printer *p, lw_kval v, uint32_t m) {
 bool lw__printer_uses_buffer(const lw_printer *p, uint32_t buffer) {
   for (uint32_t id = 0; id < p->kernel->instrs.count; id++) {
     const lw_kinstr *in = lw__printer_instr(p, id);
-    bool access = in->op == LW_K_LOAD || in->op == LW_K_STORE || in->op == LW_K_LOADV ||
-                  in->op == LW_K_STOREV || in->op == LW_K_COPY;
-    if (access && p->live[id] != 0 && in->object == buffer) return true;
+    if (lw__kop_is_access((lw_kop)in->op) && p->live[id] != 0 && in->object == buffer) return true;
   }
   return false;
 }

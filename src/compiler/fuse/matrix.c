@@ -29,9 +29,7 @@ static bool matrix_split(const lw_ix_pool *ix, lw_ix e, lw_ix a, lw_ix b, int64_
 
 /* A load, perhaps with casts around it that only widen. */
 static bool matrix_of(const lw_region *region, lw_elem factor, lw_ix outer, lw_matrix *out) {
-  const lw_elem_node *n = lw__elem_node(&region->pool, factor);
-  while (n->kind == LW_ELEM_MAP && n->fn == LW_FN_CAST && n->dtype == LW_DTYPE_F32)
-    n = lw__elem_node(&region->pool, n->arg[0]);
+  const lw_elem_node *n = lw__elem_node(&region->pool, lw__elem_unwidened(&region->pool, factor));
   if (n->kind != LW_ELEM_LOAD || n->arg[0] != LW_NONE) return false;
   out->value = n->value;
   return matrix_split(&region->pool.ix, n->ix, outer, region->space[3], &out->offset,

@@ -731,7 +731,7 @@ lw_elem lw__elem_unwidened(const lw_elem_pool *pool, lw_elem e) {
     const lw_elem_node *n = lw__elem_node(pool, e);
     if (n->kind != LW_ELEM_MAP || n->fn != LW_FN_CAST || n->dtype != LW_DTYPE_F32) return e;
     lw_dtype from = lw__elem_node(pool, n->arg[0])->dtype;
-    if (from != LW_DTYPE_F16 && from != LW_DTYPE_BF16) return e;
+    if (!lw__dtype_is_half(from)) return e;
     e = n->arg[0];
   }
 }
@@ -741,6 +741,5 @@ lw_dtype lw__region_matrix_type(const lw_region *region) {
   const lw_elem_pool *pool = &region->pool;
   lw_dtype lhs = lw__elem_node(pool, lw__elem_unwidened(pool, region->lhs))->dtype;
   lw_dtype rhs = lw__elem_node(pool, lw__elem_unwidened(pool, region->rhs))->dtype;
-  bool narrow = lhs == LW_DTYPE_F16 || lhs == LW_DTYPE_BF16;
-  return narrow && lhs == rhs ? lhs : LW_DTYPE_NONE;
+  return lw__dtype_is_half(lhs) && lhs == rhs ? lhs : LW_DTYPE_NONE;
 }

@@ -30,16 +30,11 @@ static lw_status join_region(kjoin *j, uint32_t *out) {
 
 /* ---- renumbering ------------------------------------------------------------------------------*/
 
-static bool is_buffer_access(lw_kop op) {
-  return op == LW_K_LOAD || op == LW_K_STORE || op == LW_K_LOADV || op == LW_K_STOREV ||
-         op == LW_K_COPY;
-}
-
 static uint32_t renumber(const uint32_t *map, uint32_t id) { return id == LW_NONE ? id : map[id]; }
 
 static void join_objects(const kjoin *j, lw_kinstr *in) {
   lw_kop op = (lw_kop)in->op;
-  if (is_buffer_access(op)) in->object += j->first_buffer;
+  if (lw__kop_is_access(op)) in->object += j->first_buffer;
   if (op == LW_K_SCALAR) in->object += j->first_scalar;
   if (op == LW_K_SGET || op == LW_K_SSET || op == LW_K_SGETV || op == LW_K_SSETV ||
       op == LW_K_FRAG || op == LW_K_REDUCE)

@@ -217,14 +217,12 @@ static const char *rule_copy(const kverify *v, const lw_kinstr *in) {
   return rule_index(v, shared, in->d, true);
 }
 
-static bool kv_is_half(lw_dtype dtype) { return dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16; }
-
 static const char *rule_frag(const kverify *v, const lw_kinstr *in) {
   if (in->object >= v->kernel->shared.count) return "no such shared array";
   if (in->local >= v->kernel->locals.count) return "no such local array";
   const lw_karray *shared = &v->kernel->shared.data[in->object];
   const lw_karray *local = &v->kernel->locals.data[in->local];
-  if (!kv_is_half(shared->dtype) || shared->dtype != local->dtype)
+  if (!lw__dtype_is_half(shared->dtype) || shared->dtype != local->dtype)
     return "fragments are of f16 or bf16, in shared memory as in registers";
   if (in->width != 1 && in->width != 2 && in->width != 4) return "1, 2 or 4 matrices";
   if (local->count < 2 * in->width) return "the local array does not hold the matrices";
@@ -246,7 +244,7 @@ static const char *rule_mma(const kverify *v, const lw_kinstr *in) {
   }
   lw_dtype factor = v->kernel->locals.data[in->local].dtype;
   if (v->kernel->locals.data[in->object].dtype != LW_DTYPE_F32) return "products are summed in f32";
-  if (!kv_is_half(factor) || v->kernel->locals.data[in->other].dtype != factor)
+  if (!lw__dtype_is_half(factor) || v->kernel->locals.data[in->other].dtype != factor)
     return "both factors are of f16, or of bf16";
   return v->kernel->block_threads % 32 == 0 ? NULL : "warps are whole";
 }

@@ -10,6 +10,11 @@
 /* True for instructions that have an effect beside their value: stores, barriers, block-wide
  * reductions. */
 bool lw__kinstr_is_root(const lw_kinstr *instr);
+/* Does the instruction name a buffer in |object|? */
+static inline bool lw__kop_is_access(lw_kop op) {
+  return op == LW_K_LOAD || op == LW_K_STORE || op == LW_K_LOADV || op == LW_K_STOREV ||
+         op == LW_K_COPY;
+}
 /* live[id] = 1 for every instruction in the program that has an effect or that one with an effect
  * needs; an IF or FOR is live when something in its region is. |live| has instrs.count elements. */
 void lw__kernel_live(const lw_kernel *kernel, uint8_t *live);

@@ -102,9 +102,7 @@ static lw_status build(const product_nest *p, const lw_product_sm90 *form, lw_di
 }
 
 static void drop_last_launch(lw_lowered *out) {
-  lw_launch *launch = &out->launches.data[--out->launches.count];
-  lw__kernel_deinit(&launch->kernel);
-  lw_vec_free(&launch->args);
+  lw__launch_deinit(&out->launches.data[--out->launches.count]);
 }
 
 static lw_status is_rejected(const lw_lower_options *options, const lw_kernel *kernel, bool *out) {

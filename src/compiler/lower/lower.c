@@ -29,11 +29,14 @@ lw_status lw__lower_group(lw_region_context *ctx, const lw_node_id *nodes, uint3
                   why ? why : "no schedule fits");
 }
 
+void lw__launch_deinit(lw_launch *launch) {
+  lw__kernel_deinit(&launch->kernel);
+  lw_vec_free(&launch->args);
+}
+
 void lw__lowered_deinit(lw_lowered *lowered) {
-  for (uint32_t i = 0; i < lowered->launches.count; i++) {
-    lw__kernel_deinit(&lowered->launches.data[i].kernel);
-    lw_vec_free(&lowered->launches.data[i].args);
-  }
+  for (uint32_t i = 0; i < lowered->launches.count; i++)
+    lw__launch_deinit(&lowered->launches.data[i]);
   lw_vec_free(&lowered->launches);
   lw_vec_free(&lowered->scratch_bytes);
   lw__arena_deinit(&lowered->arena);

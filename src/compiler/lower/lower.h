@@ -52,6 +52,7 @@ typedef struct lw_lower_options {
 lw_status lw__lower_group(lw_region_context *ctx, const lw_node_id *nodes, uint32_t count,
                           const lw_lower_options *options, lw_diag *diag,
                           lw_lowered *out) LW_MUST_CHECK;
+void lw__launch_deinit(lw_launch *launch);
 void lw__lowered_deinit(lw_lowered *lowered);
 
 #endif

@@ -191,10 +191,7 @@ static lw_status join_args(lw_lowered *first, uint32_t count, lw_launch *out) {
 }
 
 static void drop_launches(lw_lowered *l) {
-  for (uint32_t i = 0; i < l->launches.count; i++) {
-    lw__kernel_deinit(&l->launches.data[i].kernel);
-    lw_vec_free(&l->launches.data[i].args);
-  }
+  for (uint32_t i = 0; i < l->launches.count; i++) lw__launch_deinit(&l->launches.data[i]);
   l->launches.count = 0;
 }
 
@@ -211,8 +208,7 @@ static lw_status join_bundle(side_search *s, uint32_t at, uint32_t count) {
   if (status == LW_OK) status = join_args(&s->lowered[at], count, &joined);
   if (status == LW_OK) status = lw__kernel_verify(&joined.kernel, s->diag);
   if (status != LW_OK) {
-    lw__kernel_deinit(&joined.kernel);
-    lw_vec_free(&joined.args);
+    lw__launch_deinit(&joined);
     return status;
   }
   for (uint32_t p = 0; p < count; p++) drop_launches(&s->lowered[at + p]);

@@ -26,8 +26,6 @@ static lw_value_id unwidened(const lw_graph *g, lw_value_id v) {
   return lw__value(g, v)->dtype == LW_DTYPE_F32 ? lw__operand(g, node, 0) : v;
 }
 
-static bool is_half(lw_dtype dtype) { return dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16; }
-
 static bool extents_are(const lw_shape *shape, uint32_t d, int64_t unit, bool multiple) {
   return shape->dim[d] > 0 && (shape->dim[d] % unit == 0) == multiple;
 }
@@ -94,7 +92,8 @@ static lw_status pack_node(lw_rewriter *rw, lw_node_id n, lw_value_id *out) {
   lw_value_id w = unwidened(g, wide);
   lw_storage storage;
   bool wanted =
-      is_half(lw__value(g, w)->dtype) && is_half(lw__value(g, unwidened(g, x))->dtype) &&
+      lw__dtype_is_half(lw__value(g, w)->dtype) &&
+      lw__dtype_is_half(lw__value(g, unwidened(g, x))->dtype) &&
       (node.op == LW_OP_DOT ? matrix_order(g, w, &storage) : kernel_order(g, &node, w, &storage));
   if (!wanted) return LW_OK;
   lw_value_id copy;

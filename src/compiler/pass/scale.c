@@ -10,15 +10,13 @@
 
 enum { SCALE_DEPTH = 16 };
 
-static bool is_half_type(lw_dtype dtype) { return dtype == LW_DTYPE_F16 || dtype == LW_DTYPE_BF16; }
-
 /* Through what a factor may be read: reshapes, permutations, expansions, a cast that widens. */
 static bool is_passed(const lw_graph *g, const lw_node *node) {
   if (node->op == LW_OP_RESHAPE || node->op == LW_OP_PERMUTE || node->op == LW_OP_EXPAND)
     return true;
   return node->op == LW_OP_MAP && node->attr.fn == LW_FN_CAST &&
          lw__value(g, node->result)->dtype == LW_DTYPE_F32 &&
-         is_half_type(lw__value(g, lw__operand(g, node, 0))->dtype);
+         lw__dtype_is_half(lw__value(g, lw__operand(g, node, 0))->dtype);
 }
 
 /* Memory alone makes |v|: no arithmetic that could take the scale along. */
@@ -41,7 +39,7 @@ static bool find_scale(const lw_rewriter *rw, lw_value_id v, lw_value_id *out_at
         *out_at = v;
         *out_from = other;
         double size = fabs(*out_scale);
-        return is_half_type(lw__value(g, v)->dtype) && size >= 0x1p-12 && size <= 0x1p12 &&
+        return lw__dtype_is_half(lw__value(g, v)->dtype) && size >= 0x1p-12 && size <= 0x1p12 &&
                comes_from_memory(g, other);
       }
       return false;

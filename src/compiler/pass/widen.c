@@ -14,14 +14,12 @@ typedef struct widener {
   bool narrow_factors;
 } widener;
 
-static bool is_narrow(lw_dtype t) { return t == LW_DTYPE_F16 || t == LW_DTYPE_BF16; }
-
 static lw_dtype type_now(const widener *w, lw_value_id old) {
   return lw__value(w->to, w->now[old])->dtype;
 }
 
 static lw_status as_wide(widener *w, lw_value_id old, lw_value_id *out) {
-  if (!is_narrow(type_now(w, old))) return *out = w->now[old], LW_OK;
+  if (!lw__dtype_is_half(type_now(w, old))) return *out = w->now[old], LW_OK;
   if (w->wide[old] == LW_NONE)
     LW_TRY(lw__graph_cast(w->to, w->now[old], LW_DTYPE_F32, &w->wide[old]));
   return *out = w->wide[old], LW_OK;
@@ -35,7 +33,7 @@ static lw_status as_declared(widener *w, lw_value_id old, lw_value_id *out) {
 /* Results that are worth keeping wide: narrow, made by arithmetic, and few. */
 static bool should_widen(const widener *w, const lw_node *node) {
   const lw_value *v = lw__value(w->from, node->result);
-  return is_narrow(v->dtype) && lw__shape_numel(&v->shape) <= w->most_elements;
+  return lw__dtype_is_half(v->dtype) && lw__shape_numel(&v->shape) <= w->most_elements;
 }
 
 /* Movements and gathers follow what they move; operands that must agree become wide together,
@@ -45,8 +43,8 @@ static lw_status follow(widener *w, const lw_node *node, lw_value_id *in) {
   uint32_t moved = node->op == LW_OP_GATHER ? 1 : node->operand_count;
   for (uint32_t i = 0; i < moved; i++) {
     lw_value_id old = lw__operand(w->from, node, i);
-    bool now_narrow = is_narrow(type_now(w, old));
-    wide |= is_narrow(lw__value(w->from, old)->dtype) && !now_narrow;
+    bool now_narrow = lw__dtype_is_half(type_now(w, old));
+    wide |= lw__dtype_is_half(lw__value(w->from, old)->dtype) && !now_narrow;
     narrow |= now_narrow;
   }
   bool round = wide && narrow && !should_widen(w, node);
@@ -60,7 +58,7 @@ static lw_status follow(widener *w, const lw_node *node, lw_value_id *in) {
 
 /* The f32 form of a value that has its declared type in memory. */
 static lw_status as_factor(widener *w, lw_value_id old, lw_value_id *out) {
-  if (!is_narrow(lw__value(w->from, old)->dtype) || is_narrow(type_now(w, old)))
+  if (!lw__dtype_is_half(lw__value(w->from, old)->dtype) || lw__dtype_is_half(type_now(w, old)))
     return as_wide(w, old, out);
   LW_TRY(as_declared(w, old, out));
   return lw__graph_cast(w->to, *out, LW_DTYPE_F32, out);
@@ -105,7 +103,7 @@ static lw_status rebuild_cast(widener *w, const lw_node *node, lw_value_id *out)
   lw_value_id old = lw__operand(w->from, node, 0);
   lw_dtype to = lw__value(w->from, node->result)->dtype;
   lw_dtype from = type_now(w, old);
-  if (should_widen(w, node) && (is_narrow(from) || from == LW_DTYPE_F32))
+  if (should_widen(w, node) && (lw__dtype_is_half(from) || from == LW_DTYPE_F32))
     return as_wide(w, old, out);
   return lw__graph_cast(w->to, w->now[old], should_widen(w, node) ? LW_DTYPE_F32 : to, out);
 }
